@@ -1,0 +1,286 @@
+//! The configuration as the rest of the program sees it: complete, consistent, every default filled in.
+//!
+//! Spans are [`Duration`]s, sizes are bytes. It is written into the head of every recording, so a replay needs nothing
+//! else; no secret is in it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{EngineName, JobName};
+
+/// Everything that is configured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// `engines`.
+    pub engines: Vec<Engine>,
+    /// `volumes`.
+    pub volumes: Vec<WatchedVolume>,
+    /// `gpus.expected`.
+    pub gpus_expected: Option<u32>,
+    /// `jobs_dir`.
+    pub jobs_dir: Option<PathBuf>,
+    /// Stages of `pipelines` in order, then `jobs`.
+    pub jobs: Vec<Job>,
+    /// `storage.path`.
+    pub storage: PathBuf,
+    /// `alerting`.
+    pub alerting: Alerting,
+    /// `notify`.
+    pub notify: Notify,
+    /// `limits`.
+    pub limits: Limits,
+    /// How often files and volumes are polled.
+    pub poll_interval: Duration,
+    /// How long a finished run's series stay.
+    pub retain_finished: Duration,
+    /// Where `/proc` is (`--path.procfs`).
+    pub procfs: PathBuf,
+    /// The prefix of the host's root file system (`--path.rootfs`), `/` by default.
+    pub rootfs: PathBuf,
+}
+
+/// One engine to scrape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Engine {
+    /// The label `engine`.
+    pub name: EngineName,
+    /// `http://` or `https://`, host, path.
+    pub url: String,
+    /// Read anew for each scrape.
+    pub bearer_token_file: Option<PathBuf>,
+    /// Trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Between scrapes.
+    pub interval: Duration,
+    /// For one scrape: a saturated vLLM answers in 0.6 to 4 s now and then.
+    pub timeout: Duration,
+    /// Nobody configured it: it is tried because it may be there, and its absence is no failure.
+    pub discovered: bool,
+}
+
+/// One path whose volume is watched whatever the excludes say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchedVolume {
+    /// As configured.
+    pub path: PathBuf,
+    /// Its absence is an alert.
+    pub must_exist: bool,
+    /// Below this the volume counts as full; `None` for the default (see [`default_min_avail`]).
+    pub min_avail: Option<u64>,
+}
+
+/// The space below which a volume counts as full when nothing is configured: nothing at all. A threshold that pages
+/// has to be somebody's choice, and `VolumeFilling` warns long before.
+pub const fn default_min_avail() -> u64 {
+    0
+}
+
+/// One job, a stage of a pipeline or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// The label `job_name`.
+    pub name: JobName,
+    /// The pipeline that it belongs to, with its place from 1.
+    pub stage: Option<Stage>,
+    /// Jobs that must end first.
+    pub after: Vec<JobName>,
+    /// The engines that it talks to.
+    pub engines: Vec<EngineName>,
+    /// Where its progress is read, best first for nobody: they are merged by what each knows best.
+    pub progress: Vec<Progress>,
+    /// Overrides what the sources say.
+    pub total: Option<f64>,
+    /// Where it writes.
+    pub outputs: Vec<Output>,
+    /// When it should be done, Unix seconds.
+    pub deadline: Option<f64>,
+    /// Nothing moved for this long is a stall.
+    pub stall_min: Duration,
+}
+
+/// A place in a pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// From 1.
+    pub number: u32,
+}
+
+/// One progress source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Its kind, numbered from the second of a kind on: `log`, `log2`, `jsonl`. Part of the source's name.
+    pub which: String,
+    /// Where and how.
+    #[serde(flatten)]
+    pub kind: ProgressKind,
+}
+
+/// How progress is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ProgressKind {
+    /// Lines or frames of text.
+    Log {
+        /// A file.
+        path: PathBuf,
+        /// Which lines count.
+        format: LogFormat,
+    },
+    /// One line an item.
+    Jsonl {
+        /// A path or a glob; files that appear later count too.
+        glob: String,
+        /// JSON pointer to the completion tokens of an item.
+        tokens: Option<String>,
+        /// JSON pointer: the item failed when it is there and neither null, false nor empty.
+        failed: Option<String>,
+    },
+    /// One small file of our own schema.
+    Json {
+        /// A path or a glob (the newest match counts).
+        glob: String,
+        /// JSON pointers that replace our schema's names.
+        fields: JsonFields,
+    },
+}
+
+/// Which lines of a log count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Whatever is found.
+    Auto,
+    /// `Progress: 300/25000 (0 errors), 0.7 req/s, avg completion: 1066 tokens, elapsed: 408s`.
+    Progress,
+    /// tqdm.
+    Tqdm,
+}
+
+/// JSON pointers into a progress file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JsonFields {
+    /// `/done`.
+    pub done: String,
+    /// `/total`.
+    pub total: String,
+    /// `/failed`.
+    pub failed: String,
+    /// `/tokens`.
+    pub tokens: String,
+    /// `/phase`.
+    pub phase: String,
+    /// `/updated_at`: Unix seconds or RFC 3339.
+    pub updated_at: String,
+}
+
+impl Default for JsonFields {
+    fn default() -> Self {
+        Self {
+            done: "/done".into(),
+            total: "/total".into(),
+            failed: "/failed".into(),
+            tokens: "/tokens".into(),
+            phase: "/phase".into(),
+            updated_at: "/updated_at".into(),
+        }
+    }
+}
+
+/// One output path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// A file or folder.
+    pub path: PathBuf,
+    /// The mount point that it should be on.
+    pub expect_mount: Option<PathBuf>,
+}
+
+/// Who mails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertingMode {
+    /// We evaluate and mail.
+    Standalone,
+    /// Prometheus and Alertmanager do; we mail nothing.
+    Prometheus,
+}
+
+/// `alerting`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Alerting {
+    /// Who mails.
+    pub mode: AlertingMode,
+    /// Besides nothing: the embedded rules when empty.
+    pub rule_files: Vec<PathBuf>,
+    /// Between evaluations.
+    pub evaluation_interval: Duration,
+    /// Added to every series before evaluation, as a scrape would.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// The label `instance`; the host name and port when `None`.
+    pub instance: Option<String>,
+}
+
+/// `notify`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Notify {
+    /// Mail, where configured.
+    pub email: Option<Email>,
+    /// From an alert to its mail, to collect what fails together.
+    pub group_wait: Duration,
+    /// Between mails about an alert of severity `critical` that goes on.
+    pub repeat_critical: Duration,
+    /// The same for every other severity.
+    pub repeat_warning: Duration,
+}
+
+/// `notify.email`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Email {
+    /// The server.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How the connection is protected: always as configured, never guessed from the port.
+    pub tls: SmtpTls,
+    /// For AUTH, with `password_file`.
+    pub username: Option<String>,
+    /// Read anew for each delivery; one trailing line end is not part of the password.
+    pub password_file: Option<PathBuf>,
+    /// Trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The name that the server's certificate must have, if not `host`.
+    pub server_name: Option<String>,
+    /// AUTH without TLS was allowed explicitly.
+    pub allow_plaintext_auth: bool,
+    /// The sender, `Name <address>` or an address.
+    pub from: String,
+    /// The recipients.
+    pub to: Vec<String>,
+}
+
+/// How an SMTP connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SmtpTls {
+    /// Plain, then STARTTLS, which the server must offer.
+    Starttls,
+    /// TLS from the first byte.
+    Implicit,
+    /// None.
+    None,
+}
+
+/// `limits`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Jobs in all that a drop-in folder can bring.
+    pub jobs: usize,
+    /// Bytes of an engine's answer, after any decompression.
+    pub response: u64,
+    /// Bytes of a line or frame.
+    pub line: usize,
+}

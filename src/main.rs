@@ -1,0 +1,2 @@
+//! The `longhaul` command: see [`longhaul::cli`].
+fn main() {}

@@ -1,0 +1,447 @@
+//! What leaves: one immutable picture that every output reads, so that two outputs cannot disagree.
+//!
+//! It is also the body of `/api/v1/snapshot`. Moments are Unix seconds by the wall clock (`*_at`), spans are seconds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
+
+/// Everything that is known at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When, in Unix seconds by the wall clock.
+    pub at: f64,
+    /// When Longhaul started.
+    pub started_at: f64,
+    /// Who says so: the value of the label `instance` in alerts.
+    pub instance: String,
+    /// Of this program.
+    pub version: String,
+    /// In the order of the configuration, then drop-in jobs by name.
+    pub jobs: Vec<JobView>,
+    /// In the order of the configuration.
+    pub engines: Vec<EngineView>,
+    /// By mount point.
+    pub volumes: Vec<VolumeView>,
+    /// Configured volume paths.
+    pub paths: Vec<PathView>,
+    /// By name.
+    pub sources: Vec<SourceView>,
+    /// Worker processes.
+    pub workers: Vec<WorkerView>,
+    /// Pending and firing alerts.
+    pub alerts: Vec<AlertView>,
+    /// Deliveries and what waits.
+    pub notifications: NotificationsView,
+    /// Drop-in files that `limits.jobs` turned away since we started.
+    pub jobs_dropped: u64,
+    /// `gpus.expected`, where configured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gpus_expected: Option<u32>,
+}
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Nothing has been seen of it yet.
+    Waiting,
+    /// It moves, or is within its stall threshold.
+    Running,
+    /// Nothing has moved for longer than its stall threshold.
+    Stalled,
+    /// All items are done and it still writes.
+    Finishing,
+    /// All items are done and nothing moves.
+    Finished,
+}
+
+impl JobState {
+    /// All values, for the state set.
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Stalled, Self::Finishing, Self::Finished];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Stalled => "stalled",
+            Self::Finishing => "finishing",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// Why a job stalls, as far as the plain rules see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StallCause {
+    /// An engine of the job does not answer.
+    EngineDown,
+    /// Requests run and no token comes out.
+    EngineStuck,
+    /// Nothing runs and nothing waits: the client sends nothing.
+    EngineIdle,
+    /// The volume that the job writes to has no space or no inodes left.
+    VolumeFull,
+    /// The volume that the job writes to is read-only.
+    VolumeReadonly,
+    /// The volume that the job writes to does not answer.
+    VolumeUnresponsive,
+    /// Items fail and none is done.
+    ErrorsOnly,
+    /// None of these.
+    Unknown,
+}
+
+impl StallCause {
+    /// All values, for the state set.
+    pub const ALL: [Self; 8] = [
+        Self::EngineDown,
+        Self::EngineStuck,
+        Self::EngineIdle,
+        Self::VolumeFull,
+        Self::VolumeReadonly,
+        Self::VolumeUnresponsive,
+        Self::ErrorsOnly,
+        Self::Unknown,
+    ];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EngineDown => "engine_down",
+            Self::EngineStuck => "engine_stuck",
+            Self::EngineIdle => "engine_idle",
+            Self::VolumeFull => "volume_full",
+            Self::VolumeReadonly => "volume_readonly",
+            Self::VolumeUnresponsive => "volume_unresponsive",
+            Self::ErrorsOnly => "errors_only",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Which inputs and method an ETA comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EstimateMode {
+    /// Time so far over items so far, times items left: no interval, biased while short answers finish first.
+    ElapsedOverDone,
+}
+
+impl EstimateMode {
+    /// All values, for the state set.
+    pub const ALL: [Self; 1] = [Self::ElapsedOverDone];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ElapsedOverDone => "elapsed_over_done",
+        }
+    }
+}
+
+/// One run of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// Its name.
+    pub name: JobName,
+    /// The pipeline that it is a stage of.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pipeline: Option<String>,
+    /// Its place in the pipeline, from 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stage: Option<u32>,
+    /// Where it stands.
+    pub state: JobState,
+    /// Items done and good.
+    pub done: Answer<f64>,
+    /// Items in all.
+    pub expected: Answer<f64>,
+    /// Items that failed.
+    pub failed: Answer<f64>,
+    /// Completion tokens of done items.
+    pub tokens_done: Answer<f64>,
+    /// Items done per second over the recent past.
+    pub items_per_second: Answer<f64>,
+    /// Completion tokens per second over the recent past: of the job's engines, else of its done items.
+    pub tokens_per_second: Answer<f64>,
+    /// Average over the finished items; biased low while the long ones still run.
+    pub tokens_per_item_finished: Answer<f64>,
+    /// Seconds left.
+    pub eta_seconds: Answer<Bounds>,
+    /// The end, in Unix seconds.
+    pub predicted_end_at: Answer<Bounds>,
+    /// How the two above were found.
+    pub estimate_mode: Answer<EstimateMode>,
+    /// When the run started.
+    pub started_at: Answer<f64>,
+    /// When it ended.
+    pub ended_at: Answer<f64>,
+    /// When anything of it last moved.
+    pub last_progress_at: Answer<f64>,
+    /// When it should be done.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deadline_at: Option<f64>,
+    /// Seconds since anything moved.
+    pub idle_seconds: Answer<f64>,
+    /// How long is too long.
+    pub stall_threshold_seconds: f64,
+    /// Whether it is.
+    pub stalled: Answer<bool>,
+    /// The likely cause, while stalled.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stall_cause: Option<StallCause>,
+    /// Bytes under its output paths.
+    pub output_bytes: Answer<f64>,
+    /// Bytes at the end.
+    pub projected_output_bytes: Answer<Bounds>,
+    /// Its output paths.
+    pub outputs: Vec<OutputView>,
+    /// Its engines.
+    pub engines: Vec<EngineName>,
+    /// The job's own word for what it does now.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub phase: Option<String>,
+    /// The last line of its log that said something.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_line: Option<String>,
+    /// The status message: what a person wants to read first. Several lines of plain text.
+    pub message: String,
+}
+
+/// One output path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutputView {
+    /// As configured.
+    pub path: String,
+    /// The volume that it is on.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub volume: Option<VolumeId>,
+    /// That volume's mount point.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mountpoint: Option<String>,
+    /// That volume's device.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub device: Option<String>,
+    /// Whether it is on `expect_mount`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub on_expected_mount: Option<bool>,
+}
+
+/// Where an engine stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineState {
+    /// It has not answered since we started.
+    NeverSeen,
+    /// It answers.
+    Up,
+    /// It answered before and does not now: down, or loading its model.
+    Down,
+}
+
+impl EngineState {
+    /// All values, for the state set.
+    pub const ALL: [Self; 3] = [Self::NeverSeen, Self::Up, Self::Down];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NeverSeen => "never_seen",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// One engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineView {
+    /// Its configured name.
+    pub name: EngineName,
+    /// Where it is scraped, without credentials.
+    pub url: String,
+    /// Where it stands.
+    pub state: EngineState,
+    /// Whether the last scrape was good.
+    pub up: bool,
+    /// Restarts seen since we started.
+    pub restarts: u64,
+    /// When it last answered.
+    pub last_scrape_at: Answer<f64>,
+    /// Why it does not answer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// By `model_name`; empty while down.
+    pub models: BTreeMap<String, ModelView>,
+}
+
+/// One model of an engine, over its ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelView {
+    /// Sum over ranks of the increase per second.
+    pub generation_tokens_per_second: Answer<f64>,
+    /// Sum over ranks of the increase per second.
+    pub prompt_tokens_per_second: Answer<f64>,
+    /// Sum over ranks.
+    pub running: Answer<f64>,
+    /// Sum over ranks.
+    pub waiting: Answer<f64>,
+    /// Mean over ranks: a ratio is never summed.
+    pub kv_cache_usage: Answer<f64>,
+    /// Sum over ranks of the increase per second.
+    pub preemptions_per_second: Answer<f64>,
+    /// Sum over ranks of the increase per second.
+    pub finished_requests_per_second: Answer<f64>,
+}
+
+/// One volume.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeView {
+    /// The device's `major:minor`.
+    pub id: VolumeId,
+    /// The mount source.
+    pub device: String,
+    /// The file system type.
+    pub fstype: String,
+    /// The shortest mount point.
+    pub mountpoint: String,
+    /// Whether `statvfs` answers.
+    pub up: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Bytes in all.
+    pub size: Answer<f64>,
+    /// Bytes that a user who is not root can still write.
+    pub avail: Answer<f64>,
+    /// The configured `min_avail`, else the default: below it the volume counts as full.
+    pub min_avail: f64,
+    /// Inodes in all; unknown where the file system has no fixed number.
+    pub files: Answer<f64>,
+    /// Inodes free.
+    pub files_free: Answer<f64>,
+    /// Read-only by the mount table.
+    pub readonly: bool,
+    /// How fast available space shrinks; negative when it grows.
+    pub fill_bytes_per_second: Answer<f64>,
+    /// Until nothing is available at that pace; 0 when it is full.
+    pub seconds_to_full: Answer<f64>,
+    /// Jobs that write to it.
+    pub jobs: Vec<JobName>,
+}
+
+/// One configured volume path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathView {
+    /// As configured.
+    pub path: String,
+    /// Whether it is there as the configuration wants it.
+    pub present: Answer<bool>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// `must_exist` of the configuration.
+    pub must_exist: bool,
+}
+
+/// One source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceView {
+    /// Its name.
+    pub source: SourceId,
+    /// Whether the last poll was good.
+    pub up: bool,
+    /// Whether it has ever been good: a file that does not exist yet is no alarm.
+    pub seen: bool,
+    /// When it was last good.
+    pub last_success_at: Answer<f64>,
+    /// How long the last poll took.
+    pub poll_seconds: Answer<f64>,
+    /// Failures by kind since we started.
+    pub failures: BTreeMap<FailureKind, u64>,
+    /// What is wrong now.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+}
+
+/// One worker process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerView {
+    /// Its name.
+    pub worker: WorkerName,
+    /// Whether it runs.
+    pub up: bool,
+    /// How often it was started again.
+    pub restarts: u64,
+}
+
+/// State of an alert, as Prometheus has it; an inactive one is not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlertState {
+    /// True, not yet for `for`.
+    Pending,
+    /// True for `for`, or kept by `keep_firing_for`.
+    Firing,
+}
+
+impl AlertState {
+    /// All values.
+    pub const ALL: [Self; 2] = [Self::Pending, Self::Firing];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Firing => "firing",
+        }
+    }
+}
+
+/// One active alert.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AlertView {
+    /// The rule.
+    pub name: String,
+    /// Where it stands.
+    pub state: AlertState,
+    /// All labels, `alertname` among them.
+    pub labels: BTreeMap<String, String>,
+    /// Rendered.
+    pub annotations: BTreeMap<String, String>,
+    /// Since when it is true.
+    pub active_at: f64,
+    /// Since when it fires.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fired_at: Option<f64>,
+    /// The value of the expression.
+    pub value: f64,
+}
+
+/// Deliveries.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct NotificationsView {
+    /// By integration.
+    pub integrations: BTreeMap<String, IntegrationView>,
+    /// Messages decided and not yet accepted by a server.
+    pub outbox_length: u64,
+    /// Whether those are on disk.
+    pub outbox_durable: bool,
+}
+
+/// One way out.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct IntegrationView {
+    /// Messages that a server accepted.
+    pub sent: u64,
+    /// Attempts that failed, by kind.
+    pub failed: BTreeMap<FailureKind, u64>,
+    /// What was wrong with the last attempt, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+}

@@ -1,0 +1,128 @@
+//! Recordings: a head that says with what configuration and rules it was made, then one observation a line.
+//!
+//! JSON lines, so that `jq` and `head` work on it. The same lines, without a head, are what worker processes write to
+//! their pipe. A last line that was cut off is left out: a recording is read while it is being written.
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::model::{Observation, Time};
+
+/// The version this program writes and the newest it reads.
+pub const VERSION: u32 = 1;
+
+/// A line of a recording is never longer; a longer one is damage.
+pub const MAX_LINE: usize = 8 * 1024 * 1024;
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// [`VERSION`] of the writer.
+    pub longhaul_recording: u32,
+    /// When the run that is recorded started.
+    pub started: Time,
+    /// The label `instance`.
+    pub instance: String,
+    /// The checked configuration.
+    pub config: Config,
+    /// The rule files, name and text.
+    pub rules: Vec<(String, String)>,
+}
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file.
+    #[error("cannot read the recording")]
+    Io(#[from] io::Error),
+    /// The first line.
+    #[error("line 1 is not the head of a longhaul recording ({0})")]
+    Head(String),
+    /// From the future.
+    #[error("the recording has version {found}, this program reads up to {VERSION}: use a newer longhaul")]
+    Version {
+        /// What the head says.
+        found: u32,
+    },
+    /// A later line.
+    #[error("line {line} is not an observation ({reason})")]
+    Line {
+        /// From 1.
+        line: u64,
+        /// What the parser says.
+        reason: String,
+    },
+}
+
+/// Reads observations one by one.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the head.
+    pub fn open(mut input: R) -> Result<(Head, Self), ReadError> {
+        let mut buffer = Vec::new();
+        read_line(&mut input, &mut buffer)?;
+        let version = serde_json::from_slice::<Version>(&buffer).map_err(|error| ReadError::Head(error.to_string()))?;
+        if version.longhaul_recording > VERSION {
+            return Err(ReadError::Version { found: version.longhaul_recording });
+        }
+        let head = serde_json::from_slice(&buffer).map_err(|error| ReadError::Head(error.to_string()))?;
+        Ok((head, Self { input, line: 1, buffer }))
+    }
+
+    /// The next observation, or `None` at the end; a last line without its line end is the end.
+    pub fn next(&mut self) -> Result<Option<Observation>, ReadError> {
+        loop {
+            self.buffer.clear();
+            if !read_line(&mut self.input, &mut self.buffer)? {
+                return Ok(None);
+            }
+            self.line += 1;
+            if self.buffer.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            return serde_json::from_slice(&self.buffer)
+                .map(Some)
+                .map_err(|error| ReadError::Line { line: self.line, reason: error.to_string() });
+        }
+    }
+}
+
+/// Only the version, so that a head of a later version still says which one it is.
+#[derive(Deserialize)]
+struct Version {
+    longhaul_recording: u32,
+}
+
+/// One whole line into `buffer`; false at the end or when the last line is incomplete.
+fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let mut limited = io::Read::take(input, MAX_LINE as u64);
+    limited.read_until(b'\n', buffer)?;
+    if buffer.last() == Some(&b'\n') {
+        return Ok(true);
+    }
+    if buffer.len() >= MAX_LINE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is longer than 8 MiB"));
+    }
+    Ok(false)
+}
+
+/// Writes the head.
+pub fn write_head(output: &mut impl Write, head: &Head) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, head)?;
+    output.write_all(b"\n")
+}
+
+/// Writes one observation as one line in one call, so that a reader never sees half of it on a pipe.
+pub fn write(output: &mut impl Write, observation: &Observation) -> io::Result<()> {
+    let mut line = serde_json::to_vec(observation)?;
+    line.push(b'\n');
+    output.write_all(&line)
+}

@@ -1,0 +1,150 @@
+//! Files that must survive a crash: written whole or not at all.
+//!
+//! A save writes a temporary file beside the target, syncs it, renames it over the target and syncs the folder, so that
+//! at every moment, a power cut included, the target is the old content or the new one. What is kept is versioned JSON;
+//! a damaged or newer file is set aside under a name that says so, never overwritten and never trusted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Writes `content` to `folder/name`, all or nothing, readable by its owner only.
+pub fn save(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let temporary = folder.join(format!(".{name}.tmp"));
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, folder.join(name))?;
+        sync_folder(folder)
+    };
+    write().inspect_err(|_| {
+        // Best effort: on a full disk the half-written file only takes space away.
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
+/// Removes `folder/name` so that it stays removed; that it is not there is fine.
+pub fn remove(folder: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => sync_folder(folder),
+    }
+}
+
+/// Makes renames and removals in `folder` durable.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// What is in a state file.
+#[derive(Serialize, Deserialize)]
+struct Envelope<T> {
+    version: u32,
+    state: T,
+}
+
+/// Only the version, so that the shape of a newer state does not matter.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+/// What became of a state file.
+#[derive(Debug)]
+pub enum Restored<T> {
+    /// There was none.
+    Fresh,
+    /// It was read.
+    State(T),
+    /// It could not be used and lies beside under another name.
+    SetAside {
+        /// Where it lies now.
+        moved_to: PathBuf,
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+/// Reads the versioned state `folder/name`.
+pub fn restore<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> io::Result<Restored<T>> {
+    let path = folder.join(name);
+    let content = match fs::read(&path) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Restored::Fresh),
+        Err(error) => return Err(error),
+    };
+    let reason = match serde_json::from_slice::<Version>(&content) {
+        Ok(found) if found.version != version => format!("it has version {}, not {version}", found.version),
+        Ok(_) => match serde_json::from_slice::<Envelope<T>>(&content) {
+            Ok(envelope) => return Ok(Restored::State(envelope.state)),
+            Err(error) => format!("it is damaged ({error})"),
+        },
+        Err(error) => format!("it is damaged ({error})"),
+    };
+    let moved_to = free_name(folder, name);
+    fs::rename(&path, &moved_to)?;
+    sync_folder(folder)?;
+    Ok(Restored::SetAside { moved_to, reason })
+}
+
+/// Writes the versioned state `folder/name`.
+pub fn keep<T: Serialize>(folder: &Path, name: &str, version: u32, state: &T) -> io::Result<()> {
+    save(folder, name, &serde_json::to_vec(&Envelope { version, state })?)
+}
+
+/// `name.unusable`, or with the first number that is free.
+fn free_name(folder: &Path, name: &str) -> PathBuf {
+    let first = folder.join(format!("{name}.unusable"));
+    std::iter::once(first.clone())
+        .chain((2..1000).map(|number| folder.join(format!("{name}.unusable{number}"))))
+        .find(|path| !path.exists())
+        .unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(restore::<Vec<u8>>(folder.path(), "s.json", 1).unwrap(), Restored::Fresh));
+        keep(folder.path(), "s.json", 1, &vec![1, 2, 3]).unwrap();
+        let Restored::State(state) = restore::<Vec<u8>>(folder.path(), "s.json", 1).unwrap() else { panic!() };
+        assert_eq!(state, [1, 2, 3]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn damaged_and_newer_files_are_set_aside_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        for (content, word) in [
+            ("{\"version\":9,\"state\":1}", "version 9"),
+            ("{\"vers", "damaged"),
+            ("{\"version\":1,\"state\":\"x\"}", "damaged"),
+        ] {
+            save(folder.path(), "s.json", content.as_bytes()).unwrap();
+            let Restored::SetAside { moved_to, reason } = restore::<u32>(folder.path(), "s.json", 1).unwrap() else {
+                panic!("{content} was accepted")
+            };
+            assert!(reason.contains(word), "{reason}");
+            assert_eq!(fs::read_to_string(moved_to).unwrap(), content);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "none was overwritten");
+    }
+
+    #[test]
+    fn a_failed_save_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        keep(folder.path(), "s.json", 1, &1).unwrap();
+        // The temporary name is taken by a folder: the write cannot start.
+        fs::create_dir(folder.path().join(".s.json.tmp")).unwrap();
+        keep(folder.path(), "s.json", 1, &2).unwrap_err();
+        assert!(matches!(restore::<u32>(folder.path(), "s.json", 1).unwrap(), Restored::State(1)));
+    }
+}
