@@ -78,7 +78,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The next observation, or `None` at the end; a last line without its line end is the end.
-    pub fn next(&mut self) -> Result<Option<Observation>, ReadError> {
+    pub fn read(&mut self) -> Result<Option<Observation>, ReadError> {
         loop {
             self.buffer.clear();
             if !read_line(&mut self.input, &mut self.buffer)? {
