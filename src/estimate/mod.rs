@@ -1,1 +1,10 @@
-//! Being written.
+//! Estimators: pure, incremental, bounded in memory, with time as a parameter.
+//!
+//! All share one shape: `record(…, at)` takes what was seen, `read(&self, now)` answers. Reading changes nothing,
+//! silence ages by itself, a counter that goes back starts anew, and what is not known has a reason.
+
+pub mod eta;
+pub mod fill;
+pub mod pace;
+pub mod rate;
+pub mod stall;

@@ -1,0 +1,117 @@
+//! The increase per second of a counter that is scraped often, over a fixed window.
+//!
+//! For engine counters, which move at every step: all samples of the window count, those that did not move as well, so
+//! a frozen engine's rate goes to 0 within the window. For counts that move in steps see [`super::pace`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::model::{Answer, Time};
+
+/// Samples older than this are forgotten.
+pub const WINDOW: Duration = Duration::from_secs(60);
+
+/// No more samples than this are kept, whatever the scrape interval: at one a second a window is 60.
+const MAX_SAMPLES: usize = 128;
+
+/// The rate of one counter.
+#[derive(Debug, Clone, Default)]
+pub struct CounterRate {
+    samples: VecDeque<(Time, f64)>,
+}
+
+impl CounterRate {
+    /// Takes a sample. A value below the one before is a restart: the window starts anew with it. Returns the increase
+    /// since the sample before (after a restart, everything counted since).
+    pub fn record(&mut self, value: f64, at: Time) -> f64 {
+        let before = self.samples.back().copied();
+        match before {
+            Some((last_at, _)) if at <= last_at => return 0.0,
+            Some((_, last)) if value < last => self.samples.clear(),
+            _ => {}
+        }
+        self.samples.push_back((at, value));
+        // The sample just outside the window stays: it is where the window begins.
+        while self.samples.len() > MAX_SAMPLES
+            || self.samples.get(1).is_some_and(|&(second, _)| at.since(second) >= WINDOW)
+        {
+            self.samples.pop_front();
+        }
+        match before {
+            Some((_, last)) if value >= last => value - last,
+            Some(_) => value,
+            None => 0.0,
+        }
+    }
+
+    /// Starts anew, as after a restart of the server that the counter did not show.
+    pub fn clear(&mut self) {
+        self.samples.clear();
+    }
+
+    /// Increase per second between the first and the last sample of the window.
+    pub fn read(&self, now: Time) -> Answer<f64> {
+        let (Some(&(first_at, first)), Some(&(last_at, last))) = (self.samples.front(), self.samples.back()) else {
+            return Answer::unknown("no scrape yet");
+        };
+        if now.since(last_at) > WINDOW {
+            return Answer::unknown("no scrape for over a minute");
+        }
+        let seconds = last_at.seconds_since(first_at);
+        if seconds <= 0.0 {
+            return Answer::unknown("one scrape so far");
+        }
+        Answer::Known((last - first) / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: f64) -> Time {
+        Time::from_seconds(seconds)
+    }
+
+    #[test]
+    fn a_steady_counter_a_freeze_and_a_restart() {
+        let mut rate = CounterRate::default();
+        assert_eq!(rate.read(at(0.0)).reason(), Some("no scrape yet"));
+        rate.record(1000.0, at(0.0));
+        assert_eq!(rate.read(at(0.0)).reason(), Some("one scrape so far"));
+        for step in 1..=20 {
+            assert_eq!(rate.record(1000.0 + 500.0 * f64::from(step), at(5.0 * f64::from(step))), 500.0);
+        }
+        assert_eq!(rate.read(at(100.0)).get(), Some(100.0));
+        for step in 21..=40 {
+            rate.record(11_000.0, at(5.0 * f64::from(step)));
+        }
+        assert_eq!(rate.read(at(200.0)).get(), Some(0.0), "frozen");
+        assert_eq!(rate.record(70.0, at(205.0)), 70.0, "all of it is new after a restart");
+        assert!(rate.read(at(205.0)).get().is_none());
+        rate.record(570.0, at(210.0));
+        assert_eq!(rate.read(at(210.0)).get(), Some(100.0), "never negative");
+        assert_eq!(rate.read(at(300.0)).reason(), Some("no scrape for over a minute"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_negative_never_more_than_the_fastest_step(steps in prop::collection::vec((0.1f64..30.0, -1e6f64..1e6), 1..200)) {
+            let (mut rate, mut now, mut value, mut fastest) = (CounterRate::default(), 0.0, 0.0f64, 0.0f64);
+            rate.record(value, at(now));
+            for (dt, dv) in steps {
+                now += dt;
+                let before = value;
+                value = (value + dv).max(0.0);
+                rate.record(value, at(now));
+                fastest = fastest.max((value - before) / dt);
+                if let Some(read) = rate.read(at(now)).get() {
+                    prop_assert!(read >= 0.0 && read <= fastest * 1.001 + 1e-6, "{read} {fastest}");
+                }
+                prop_assert!(rate.samples.len() <= MAX_SAMPLES);
+            }
+        }
+    }
+}
