@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod recording;
 pub mod state;
+pub mod text;
 
 pub mod sources;
 pub mod worker;

@@ -1,0 +1,33 @@
+//! Why a job stands still, as far as the plain rules see it. The order is from what explains the rest: an engine that
+//! is gone, a disk that takes nothing, an engine that is stuck, a client that sends nothing.
+
+use super::Core;
+use super::jobs::Job;
+use super::volumes::Obstacle;
+use crate::model::snapshot::{EngineState, StallCause};
+
+impl Core {
+    /// The likely cause of a stall.
+    pub(super) fn stall_cause(&self, job: &Job) -> StallCause {
+        let engines: Vec<_> = self.engines_of(job).map(|(_, engine)| engine).collect();
+        // One that has never answered is down for this purpose: a job that moved needs its engine.
+        if engines.iter().any(|engine| engine.state() != EngineState::Up) {
+            return StallCause::EngineDown;
+        }
+        let volumes = job.outputs().iter().filter_map(|output| output.volume.as_ref());
+        let obstacle = volumes.filter_map(|id| self.volumes.obstacle(id, &self.config.volumes)).next();
+        match obstacle {
+            Some(Obstacle::Full) => return StallCause::VolumeFull,
+            Some(Obstacle::Readonly) => return StallCause::VolumeReadonly,
+            Some(Obstacle::Unresponsive) => return StallCause::VolumeUnresponsive,
+            None => {}
+        }
+        let requests: Vec<_> = engines.iter().filter_map(|engine| engine.requests()).collect();
+        let busy = |(running, waiting): &(f64, f64)| *running > 0.0 || *waiting > 0.0;
+        match (requests.is_empty(), requests.iter().any(busy)) {
+            (false, true) => StallCause::EngineStuck,
+            (false, false) => StallCause::EngineIdle,
+            (true, _) => StallCause::Unknown,
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Engines: rates over ranks, restarts, and whether one is up.
+//!
+//! Counters are followed per rank, since one rank that restarts must not hide behind the sum. A restart is taken from
+//! the server's own start time or the creation time of its counters where they are exposed; only without either does a
+//! counter that went back count, and one scrape counts one restart at most.
+
+use std::collections::BTreeMap;
+
+use crate::config;
+use crate::estimate::rate::CounterRate;
+use crate::model::engine::{EngineSample, ModelSample, RankSample};
+use crate::model::snapshot::{EngineState, EngineView, ModelView};
+use crate::model::{Answer, EngineName, Time};
+
+/// One configured engine.
+#[derive(Debug)]
+pub struct Engine {
+    name: EngineName,
+    url: String,
+    discovered: bool,
+    up: bool,
+    reason: Option<String>,
+    last_scrape: Option<Time>,
+    sample: EngineSample,
+    ranks: BTreeMap<(String, String), Rank>,
+    restarts: u64,
+    tokens: f64,
+}
+
+/// The counters of one rank of one model.
+#[derive(Debug, Default)]
+struct Rank {
+    generation: CounterRate,
+    prompt: CounterRate,
+    preemptions: CounterRate,
+    finished: CounterRate,
+    generated: Option<f64>,
+}
+
+impl Engine {
+    /// Nothing is known yet.
+    pub fn new(config: &config::Engine) -> Self {
+        Self {
+            name: config.name.clone(),
+            url: config.url.clone(),
+            discovered: config.discovered,
+            up: false,
+            reason: None,
+            last_scrape: None,
+            sample: EngineSample::default(),
+            ranks: BTreeMap::new(),
+            restarts: 0,
+            tokens: 0.0,
+        }
+    }
+
+    /// A good scrape.
+    pub fn scraped(&mut self, sample: &EngineSample, at: Time) {
+        if self.last_scrape.is_some() && self.has_restarted(sample) {
+            self.restarts += 1;
+            self.ranks.clear();
+        }
+        // A rank that is not exposed any more must not keep its last rate.
+        self.ranks.retain(|(model, rank), _| sample.models.get(model).is_some_and(|m| m.ranks.contains_key(rank)));
+        for (model, ModelSample { ranks }) in &sample.models {
+            for (rank, sample) in ranks {
+                let rank = self.ranks.entry((model.clone(), rank.clone())).or_default();
+                self.tokens += rank.record(sample, at);
+            }
+        }
+        self.up = true;
+        self.reason = None;
+        self.last_scrape = Some(at);
+        self.sample = sample.clone();
+    }
+
+    /// A failed scrape.
+    pub fn failed(&mut self, reason: &str) {
+        self.up = false;
+        self.reason = Some(reason.to_owned());
+    }
+
+    /// Tokens generated since the first scrape, growing through restarts; unknown while none was seen.
+    pub fn tokens(&self) -> Option<f64> {
+        self.last_scrape.map(|_| self.tokens)
+    }
+
+    /// Where it stands.
+    pub const fn state(&self) -> EngineState {
+        match (self.up, self.last_scrape) {
+            (true, _) => EngineState::Up,
+            (false, Some(_)) => EngineState::Down,
+            (false, None) => EngineState::NeverSeen,
+        }
+    }
+
+    /// Requests in the batch and in the queue over all models, while up.
+    pub fn requests(&self) -> Option<(f64, f64)> {
+        let sum = |read: fn(&RankSample) -> Option<f64>| {
+            let ranks = self.sample.models.values().flat_map(|model| model.ranks.values());
+            sum_known(ranks.map(read))
+        };
+        if self.up { sum(|rank| rank.running).zip(sum(|rank| rank.waiting)) } else { None }
+    }
+
+    /// Tokens per second over all models, while up.
+    pub fn tokens_per_second(&self, now: Time) -> Option<f64> {
+        if !self.up {
+            return None;
+        }
+        sum_known(self.ranks.values().map(|rank| rank.generation.read(now).get()))
+    }
+
+    /// As the snapshot shows it; one that nobody configured and that never answered is not shown.
+    pub fn view(&self, now: Time, unix: impl Fn(Time) -> f64) -> Option<EngineView> {
+        if self.discovered && self.last_scrape.is_none() {
+            return None;
+        }
+        let models = if self.up { self.model_views(now) } else { BTreeMap::new() };
+        Some(EngineView {
+            name: self.name.clone(),
+            url: self.url.clone(),
+            state: self.state(),
+            up: self.up,
+            restarts: self.restarts,
+            last_scrape_at: Answer::from_option(self.last_scrape.map(unix), "it has not answered yet"),
+            reason: self.reason.clone().or_else(|| self.sample.warnings.first().cloned()),
+            models,
+        })
+    }
+
+    fn model_views(&self, now: Time) -> BTreeMap<String, ModelView> {
+        let view = |model: &str, sample: &ModelSample| {
+            let rate = |read: fn(&Rank) -> &CounterRate| {
+                let mut reason = None;
+                let rates = self.ranks.iter().filter(|((of, _), _)| of == model).map(|(_, rank)| {
+                    let answer = read(rank).read(now);
+                    reason = reason.take().or_else(|| answer.reason().map(str::to_owned));
+                    answer.get()
+                });
+                let sum = sum_known(rates);
+                Answer::from_option(sum, reason.unwrap_or_else(|| "the engine does not expose it".to_owned()))
+            };
+            let gauge = |read: fn(&RankSample) -> Option<f64>| {
+                Answer::from_option(sum_known(sample.ranks.values().map(read)), "the engine does not expose it")
+            };
+            #[allow(clippy::cast_precision_loss)]
+            let ranks = sample.ranks.len() as f64;
+            ModelView {
+                generation_tokens_per_second: rate(|rank| &rank.generation),
+                prompt_tokens_per_second: rate(|rank| &rank.prompt),
+                running: gauge(|rank| rank.running),
+                waiting: gauge(|rank| rank.waiting),
+                kv_cache_usage: gauge(|rank| rank.kv_cache_usage).map(|sum| sum / ranks),
+                preemptions_per_second: rate(|rank| &rank.preemptions),
+                finished_requests_per_second: rate(|rank| &rank.finished),
+            }
+        };
+        self.sample.models.iter().map(|(model, sample)| (model.clone(), view(model, sample))).collect()
+    }
+
+    fn has_restarted(&self, new: &EngineSample) -> bool {
+        if let (Some(before), Some(now)) = (self.sample.process_start, new.process_start) {
+            // A start time is constant for a process; a second of tolerance is for rounding.
+            return (before - now).abs() > 1.0;
+        }
+        let mut went_back = false;
+        for (model, ModelSample { ranks }) in &new.models {
+            for (rank, sample) in ranks {
+                let old = self.sample.models.get(model).and_then(|model| model.ranks.get(rank));
+                if let (Some(before), Some(now)) = (old.and_then(|old| old.created), sample.created) {
+                    if (before - now).abs() > 1.0 {
+                        return true;
+                    }
+                } else {
+                    let before = self.ranks.get(&(model.clone(), rank.clone())).and_then(|rank| rank.generated);
+                    went_back |=
+                        matches!((before, sample.generation_tokens), (Some(before), Some(now)) if now < before);
+                }
+            }
+        }
+        went_back
+    }
+}
+
+impl Rank {
+    /// Takes a scrape; answers how many tokens are new.
+    fn record(&mut self, sample: &RankSample, at: Time) -> f64 {
+        let follow = |rate: &mut CounterRate, value: Option<f64>| value.map_or(0.0, |value| rate.record(value, at));
+        follow(&mut self.prompt, sample.prompt_tokens);
+        follow(&mut self.preemptions, sample.preemptions);
+        follow(&mut self.finished, sample.finished);
+        self.generated = sample.generation_tokens.or(self.generated);
+        follow(&mut self.generation, sample.generation_tokens)
+    }
+}
+
+/// The sum, unless one of them is unknown or there is none: half a sum is a wrong number.
+fn sum_known(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let mut sum = None;
+    for value in values {
+        sum = Some(sum.unwrap_or(0.0) + value?);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn engine() -> Engine {
+        Engine::new(&config::Engine {
+            name: EngineName::new("vllm0"),
+            url: "http://127.0.0.1:8000/metrics".into(),
+            bearer_token_file: None,
+            ca_file: None,
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            discovered: false,
+        })
+    }
+
+    fn sample(start: Option<f64>, ranks: &[(&str, f64)]) -> EngineSample {
+        let ranks = ranks
+            .iter()
+            .map(|&(rank, tokens)| {
+                let sample = RankSample {
+                    generation_tokens: Some(tokens),
+                    running: Some(4.0),
+                    kv_cache_usage: Some(0.4),
+                    ..RankSample::default()
+                };
+                (rank.to_owned(), sample)
+            })
+            .collect();
+        EngineSample {
+            models: [("m".to_owned(), ModelSample { ranks })].into(),
+            process_start: start,
+            ..EngineSample::default()
+        }
+    }
+
+    fn at(seconds: f64) -> Time {
+        Time::from_seconds(seconds)
+    }
+
+    #[test]
+    fn b52_ranks_are_summed_and_b54_a_ratio_is_averaged() {
+        let mut engine = engine();
+        assert_eq!(engine.state(), EngineState::NeverSeen);
+        engine.scraped(&sample(Some(1.0), &[("0", 0.0), ("1", 1000.0)]), at(0.0));
+        engine.scraped(&sample(Some(1.0), &[("0", 500.0), ("1", 1100.0)]), at(5.0));
+        let view = engine.view(at(5.0), Time::seconds).unwrap();
+        let model = &view.models["m"];
+        assert_eq!(model.generation_tokens_per_second.get(), Some(120.0));
+        assert_eq!(model.running.get(), Some(8.0));
+        assert_eq!(model.kv_cache_usage.get(), Some(0.4));
+        assert_eq!(model.waiting.reason(), Some("the engine does not expose it"));
+        assert_eq!(engine.tokens(), Some(600.0));
+        engine.failed("connection refused");
+        let view = engine.view(at(10.0), Time::seconds).unwrap();
+        assert_eq!(
+            (view.state, view.models.len(), view.reason.as_deref()),
+            (EngineState::Down, 0, Some("connection refused"))
+        );
+    }
+
+    #[test]
+    fn a_restart_counts_once_and_tokens_go_on() {
+        let mut engine = engine();
+        engine.scraped(&sample(Some(100.0), &[("0", 1_120_015.0)]), at(0.0));
+        engine.failed("connection refused");
+        engine.scraped(&sample(Some(200.0), &[("0", 978.0)]), at(90.0));
+        engine.scraped(&sample(Some(200.0), &[("0", 1478.0)]), at(95.0));
+        assert_eq!((engine.restarts, engine.tokens()), (1, Some(500.0)));
+        assert_eq!(engine.tokens_per_second(at(95.0)), Some(100.0), "never negative");
+    }
+
+    #[test]
+    fn without_any_start_time_a_counter_that_goes_back_is_a_restart() {
+        let mut engine = engine();
+        engine.scraped(&sample(None, &[("0", 5000.0), ("1", 7000.0)]), at(0.0));
+        engine.scraped(&sample(None, &[("0", 10.0), ("1", 20.0)]), at(5.0));
+        assert_eq!(engine.restarts, 1, "one restart of the server, not one for each rank");
+    }
+}

@@ -1,0 +1,366 @@
+//! One job: its sources' readings become a run with a pace, a forecast, a state.
+//!
+//! A run is (job, start). It ends when all items are settled and nothing is written any more; a count that goes back
+//! after that, or together with a file that was replaced, is a new run. A resume is not: its old lines stay in the file,
+//! so the count does not go back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::merge::{Merged, SourceKind, merge};
+use crate::config;
+use crate::estimate::eta::{Eta, Evidence, Forecast};
+use crate::estimate::pace::Pace;
+use crate::estimate::stall::{Counts, Stall};
+use crate::model::job::{OutputReading, Reading};
+use crate::model::snapshot::JobState;
+use crate::model::{Answer, Bounds, SourceId, Time};
+
+/// All items are done and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
+/// that flushes its last lines is not cut off, and short enough that "finished" is still news.
+const SETTLE: Duration = Duration::from_secs(30);
+
+/// One job that is watched.
+#[derive(Debug)]
+pub struct Job {
+    /// As configured, or made up for a drop-in file.
+    pub config: config::Job,
+    readings: BTreeMap<SourceId, (SourceKind, Reading)>,
+    outputs: Vec<OutputReading>,
+    merged: Merged,
+    run: Run,
+}
+
+/// What is known of the current run.
+#[derive(Debug, Default)]
+struct Run {
+    seen_at: Option<Time>,
+    started: Option<Time>,
+    ended: Option<Time>,
+    settled: Option<f64>,
+    generation: u64,
+    eta: Eta,
+    items: Pace,
+    tokens: Pace,
+    /// Anything of the job, its engines included.
+    moves: Stall,
+    /// Only what it writes: engines may serve others long after its end.
+    writes: Stall,
+}
+
+impl Job {
+    /// Nothing has been read yet.
+    pub fn new(config: config::Job) -> Self {
+        Self { config, readings: BTreeMap::new(), outputs: Vec::new(), merged: Merged::default(), run: Run::default() }
+    }
+
+    /// A progress source was read.
+    pub fn read(&mut self, source: &SourceId, kind: SourceKind, reading: &Reading, at: Time) {
+        self.readings.insert(source.clone(), (kind, reading.clone()));
+        self.merged = merge(self.readings.values().map(|(kind, reading)| (*kind, reading)));
+        self.start_anew_if_it_did();
+        self.record(at);
+    }
+
+    /// The output paths were measured.
+    pub fn measured(&mut self, outputs: &[OutputReading]) {
+        self.outputs = outputs.to_vec();
+    }
+
+    /// Time passed; `engine_tokens` is what the job's engines generated so far.
+    pub fn tick(&mut self, engine_tokens: Option<f64>, at: Time) {
+        let counts = Counts { settled: self.merged.settled(), engine_tokens, bytes: self.bytes_written() };
+        self.run.moves.record(counts, self.merged.written_at, at);
+        self.run.writes.record(Counts { engine_tokens: None, ..counts }, self.merged.written_at, at);
+        self.run.ended = self.end(at);
+    }
+
+    /// Where it stands.
+    pub fn state(&self, now: Time) -> JobState {
+        if self.run.ended.is_some() {
+            JobState::Finished
+        } else if self.is_complete() {
+            JobState::Finishing
+        } else if self.run.moves.last_moved().is_none() {
+            JobState::Waiting
+        } else if self.stalled(now).get() == Some(true) {
+            JobState::Stalled
+        } else {
+            JobState::Running
+        }
+    }
+
+    /// Whether nothing moved for too long. A job whose items are all done cannot stall: it is finishing.
+    pub fn stalled(&self, now: Time) -> Answer<bool> {
+        if self.run.ended.is_some() {
+            return Answer::unknown("the job has ended");
+        }
+        if self.is_complete() {
+            return Answer::Known(false);
+        }
+        self.run.moves.idle(now).map(|idle| idle > self.config.stall_min)
+    }
+
+    /// How long nothing moved.
+    pub fn idle(&self, now: Time) -> Answer<f64> {
+        if self.run.ended.is_some() {
+            return Answer::unknown("the job has ended");
+        }
+        self.run.moves.idle(now).map(|idle| idle.as_secs_f64())
+    }
+
+    /// What the sources say together.
+    pub const fn merged(&self) -> &Merged {
+        &self.merged
+    }
+
+    /// The output paths as last measured.
+    pub fn outputs(&self) -> &[OutputReading] {
+        &self.outputs
+    }
+
+    /// Items in all.
+    pub fn total(&self) -> Option<f64> {
+        self.config.total.or(self.merged.total)
+    }
+
+    /// Tokens of the done items: counted, else from the printed average.
+    pub fn tokens_done(&self) -> Option<f64> {
+        self.merged.tokens.or_else(|| Some(self.merged.tokens_per_item? * self.merged.done?))
+    }
+
+    /// When this run started, ended and last moved.
+    pub const fn started(&self) -> Option<Time> {
+        self.run.started
+    }
+
+    /// When it ended.
+    pub const fn ended(&self) -> Option<Time> {
+        self.run.ended
+    }
+
+    /// When anything of it last moved.
+    pub const fn last_moved(&self) -> Option<Time> {
+        self.run.moves.last_moved()
+    }
+
+    /// Items settled per second.
+    pub fn items_per_second(&self, now: Time) -> Answer<f64> {
+        self.while_it_runs(|| self.run.items.read(now))
+    }
+
+    /// Tokens of done items per second.
+    pub fn done_tokens_per_second(&self, now: Time) -> Answer<f64> {
+        self.while_it_runs(|| self.run.tokens.read(now))
+    }
+
+    /// When it will be done.
+    pub fn forecast(&self, now: Time) -> Answer<Forecast> {
+        if self.is_complete() {
+            return Answer::unknown("all items are done");
+        }
+        self.while_it_runs(|| self.run.eta.read(self.total(), now))
+    }
+
+    /// Bytes under its output paths.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn output_bytes(&self) -> Answer<f64> {
+        if self.config.outputs.is_empty() {
+            return Answer::unknown("no outputs: are configured");
+        }
+        if self.outputs.is_empty() {
+            return Answer::unknown("the output paths have not been measured yet");
+        }
+        let mut sum = 0.0;
+        for output in &self.outputs {
+            match output.bytes {
+                Some(bytes) => sum += bytes as f64,
+                None => {
+                    let reason = output.reason.clone().unwrap_or_else(|| "not measured yet".to_owned());
+                    return Answer::unknown(format!("{}: {reason}", output.path));
+                }
+            }
+        }
+        Answer::Known(sum)
+    }
+
+    /// Bytes under its output paths at its end: bytes so far, and bytes per settled item for each that is left.
+    pub fn projected_output_bytes(&self) -> Answer<Bounds> {
+        let settled = self.merged.settled();
+        match (self.output_bytes(), settled, self.total()) {
+            (Answer::Unknown { unknown }, ..) => Answer::Unknown { unknown },
+            (_, _, None) => Answer::unknown("the total is not known"),
+            (_, None | Some(0.0), _) => Answer::unknown("no item is done yet"),
+            (Answer::Known(bytes), Some(settled), Some(total)) => {
+                Answer::Known(Bounds::only(bytes + bytes / settled * (total - settled).max(0.0)))
+            }
+        }
+    }
+
+    /// All items are settled, or the job says that it has ended.
+    pub fn is_complete(&self) -> bool {
+        let all = matches!((self.merged.settled(), self.total()), (Some(settled), Some(total)) if total > 0.0 && settled >= total);
+        all || self.merged.finished
+    }
+
+    fn while_it_runs<T>(&self, read: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        if self.run.ended.is_some() { Answer::unknown("the job has ended") } else { read() }
+    }
+
+    fn start_anew_if_it_did(&mut self) {
+        let (Some(now), Some(before)) = (self.merged.settled(), self.run.settled) else { return };
+        if now >= before {
+            return;
+        }
+        if self.run.ended.is_some() || self.merged.generation > self.run.generation {
+            self.run = Run::default();
+        } else {
+            // Fewer lines in files that are still the same: somebody edits them. The run goes on, its pace starts anew.
+            self.run.eta = Eta::default();
+        }
+    }
+
+    fn record(&mut self, at: Time) {
+        let Some(settled) = self.merged.settled() else { return };
+        self.run.settled = Some(settled);
+        self.run.generation = self.merged.generation;
+        let first_seen = *self.run.seen_at.get_or_insert(at);
+        self.run.started = match self.merged.own_clock {
+            // Kept once known: a line that is seen late must not move the start.
+            Some(clock) if self.run.started.is_none() || settled == clock.settled && at == first_seen => {
+                Some(self.merged.written_at.unwrap_or(at).min(at) - seconds(clock.elapsed))
+            }
+            Some(_) => self.run.started,
+            None if self.run.started.is_none() && at > first_seen && settled > 0.0 => Some(first_seen),
+            None => self.run.started,
+        };
+        self.run.eta.record(Evidence { settled, own_clock: self.merged.own_clock }, at);
+        self.run.items.record(settled, at);
+        if let Some(tokens) = self.tokens_done() {
+            self.run.tokens.record(tokens, at);
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn bytes_written(&self) -> Option<f64> {
+        let outputs: Option<u64> = self.outputs.iter().map(|output| output.bytes).sum();
+        if self.outputs.is_empty() { self.merged.bytes } else { outputs.map(|bytes| bytes as f64) }
+    }
+
+    fn end(&self, now: Time) -> Option<Time> {
+        let last_written = self.run.writes.last_moved()?;
+        if !self.is_complete() {
+            return None;
+        }
+        self.run.ended.or_else(|| (now.since(last_written) >= SETTLE).then_some(last_written))
+    }
+}
+
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::JobName;
+    use crate::model::job::FirstLine;
+
+    fn job() -> Job {
+        Job::new(config::Job {
+            name: JobName::new("synth"),
+            stage: None,
+            after: vec![],
+            engines: vec![],
+            progress: vec![],
+            total: None,
+            outputs: vec![config::Output { path: "/data/out".into(), expect_mount: None }],
+            deadline: None,
+            stall_min: Duration::from_secs(300),
+        })
+    }
+
+    fn log(done: f64, elapsed: f64) -> Reading {
+        Reading {
+            done: Some(done),
+            total: Some(1000.0),
+            failed: Some(0.0),
+            elapsed: Some(elapsed),
+            first: Some(FirstLine { done: 100.0, elapsed: 100.0 }),
+            tokens_per_item: Some(1000.0),
+            ..Reading::default()
+        }
+    }
+
+    fn at(seconds: f64) -> Time {
+        Time::from_seconds(seconds)
+    }
+
+    fn see(job: &mut Job, reading: &Reading, now: f64) {
+        job.read(&SourceId::new("log"), SourceKind::Log, reading, at(now));
+        job.tick(None, at(now));
+    }
+
+    fn bytes(bytes: u64) -> Vec<OutputReading> {
+        vec![OutputReading {
+            path: "/data/out".into(),
+            volume: None,
+            bytes: Some(bytes),
+            files: None,
+            reason: None,
+            on_expected_mount: None,
+        }]
+    }
+
+    #[test]
+    fn a_run_from_waiting_to_finished() {
+        let mut job = job();
+        job.tick(None, at(0.0));
+        assert_eq!(job.state(at(9e9)), JobState::Waiting, "what has not started cannot stall");
+        see(&mut job, &log(100.0, 100.0), 1100.0);
+        assert_eq!(job.started(), Some(at(1000.0)));
+        see(&mut job, &log(200.0, 200.0), 1200.0);
+        assert_eq!(job.state(at(1200.0)), JobState::Running);
+        assert_eq!(job.forecast(at(1200.0)).known().unwrap().seconds, Bounds::only(800.0));
+        assert_eq!(job.items_per_second(at(1200.0)).get(), Some(1.0));
+        assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
+        job.measured(&bytes(2000));
+        assert_eq!(job.projected_output_bytes().get(), Some(Bounds::only(10_000.0)));
+        assert_eq!(job.state(at(1501.0)), JobState::Stalled);
+        see(&mut job, &log(1000.0, 1000.0), 2000.0);
+        assert_eq!((job.state(at(2000.0)), job.stalled(at(9000.0)).get()), (JobState::Finishing, Some(false)));
+        job.measured(&bytes(3000));
+        job.tick(None, at(2025.0));
+        job.tick(Some(5.0), at(2035.0));
+        assert_eq!(job.state(at(2035.0)), JobState::Finishing, "b73: still writing");
+        job.tick(Some(6.0), at(2056.0));
+        assert_eq!((job.state(at(2056.0)), job.ended()), (JobState::Finished, Some(at(2025.0))));
+        assert!(job.forecast(at(2056.0)).get().is_none() && job.idle(at(2056.0)).get().is_none());
+    }
+
+    #[test]
+    fn a_count_that_goes_back_is_a_new_run_only_after_an_end_or_a_new_file() {
+        let mut job = job();
+        see(&mut job, &log(900.0, 900.0), 1000.0);
+        see(&mut job, &log(890.0, 905.0), 1010.0);
+        assert_eq!(job.started(), Some(at(100.0)), "somebody edits the file");
+        see(&mut job, &Reading { generation: 1, ..log(10.0, 5.0) }, 2000.0);
+        assert_eq!((job.started(), job.ended()), (Some(at(1995.0)), None));
+        see(&mut job, &Reading { generation: 1, ..log(1000.0, 900.0) }, 3000.0);
+        job.tick(None, at(3031.0));
+        assert!(job.ended().is_some());
+        see(&mut job, &Reading { generation: 1, ..log(7.0, 3.0) }, 4000.0);
+        assert_eq!((job.started(), job.ended()), (Some(at(3997.0)), None));
+    }
+
+    #[test]
+    fn b76_the_configured_total_makes_an_eta_where_the_log_has_none() {
+        let mut job = job();
+        let without = |done, elapsed| Reading { total: None, ..log(done, elapsed) };
+        see(&mut job, &without(100.0, 100.0), 100.0);
+        see(&mut job, &without(200.0, 200.0), 200.0);
+        assert!(job.forecast(at(200.0)).reason().unwrap().contains("total"));
+        job.config.total = Some(400.0);
+        assert_eq!(job.forecast(at(200.0)).known().unwrap().seconds.mid, 200.0);
+    }
+}

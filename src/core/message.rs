@@ -1,0 +1,215 @@
+//! The status message of a job: the text that a mail, the page and `status` show.
+//!
+//! It quantifies, puts in context, reassures or warns, and answers the next question before it is asked: how far, how
+//! fast, until when, will it fit, is anything wrong. What is not known is left out, except where its absence is itself
+//! the answer (no ETA, and why).
+
+use std::fmt::Write;
+
+use crate::model::snapshot::{EngineView, JobState, JobView, StallCause, VolumeView};
+use crate::model::{Answer, Bounds};
+use crate::text;
+
+/// The message of `job` among the engines and volumes of its snapshot.
+pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64) -> String {
+    let mut lines = vec![headline(job, at)];
+    lines.extend(stall(job, engines, volumes, at));
+    lines.extend(pace(job, engines));
+    lines.extend(end(job, at));
+    lines.extend(output(job, volumes));
+    lines.extend(job.phase.as_ref().map(|phase| format!("Phase: {phase}.")));
+    lines.extend(job.last_line.as_ref().map(|line| format!("Last line: {line}")));
+    lines.join("\n")
+}
+
+fn headline(job: &JobView, at: f64) -> String {
+    let mut line = format!("{}: ", job.name);
+    match (job.done.get(), job.expected.get()) {
+        (Some(done), Some(expected)) => {
+            let settled = done + job.failed.get().unwrap_or(0.0);
+            let _ = write!(line, "{} of {} items", text::count(done), text::count(expected));
+            if expected > 0.0 {
+                let _ = write!(line, " ({})", text::percent(settled / expected));
+            }
+        }
+        (Some(done), None) => {
+            let _ = write!(line, "{} items, of how many is not known", text::count(done));
+        }
+        (None, _) => {
+            let _ = write!(line, "nothing is known yet: {}", job.done.reason().unwrap_or("no source has answered"));
+        }
+    }
+    match job.failed.get() {
+        Some(0.0) => line.push_str(", none failed"),
+        Some(failed) => {
+            let _ = write!(line, ", {} failed", text::count(failed));
+        }
+        None => {}
+    }
+    let since = job.started_at.get();
+    match (job.state, since, job.ended_at.get()) {
+        (JobState::Finished, Some(start), Some(end)) => {
+            let _ = write!(line, "; finished at {} after {}", text::utc(end), text::span(end - start));
+        }
+        (JobState::Finished, None, Some(end)) => {
+            let _ = write!(line, "; finished at {}", text::utc(end));
+        }
+        (JobState::Waiting, ..) => line.push_str("; it has not started"),
+        (state, Some(start), _) => {
+            let _ = write!(line, "; {} for {}", state.as_str(), text::span(at - start));
+        }
+        (state, None, _) => {
+            let _ = write!(line, "; {}", state.as_str());
+        }
+    }
+    line.push('.');
+    line
+}
+
+fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64) -> Option<String> {
+    if job.state != JobState::Stalled {
+        return None;
+    }
+    let idle = job.idle_seconds.get()?;
+    let cause = match job.stall_cause.unwrap_or(StallCause::Unknown) {
+        StallCause::EngineDown => {
+            let down = engines.iter().find(|engine| job.engines.contains(&engine.name) && !engine.up);
+            let (name, reason) = down.map_or(("its engine", "no answer"), |engine| {
+                (engine.name.as_str(), engine.reason.as_deref().unwrap_or("no answer"))
+            });
+            format!("the engine {name} does not answer ({reason})")
+        }
+        StallCause::EngineStuck => {
+            "the engine answers and has requests, but generates no token: the engine is stuck".to_owned()
+        }
+        StallCause::EngineIdle => "the engine is idle: the client sends nothing".to_owned(),
+        StallCause::VolumeFull => format!("{} is full", its_volume(job, volumes)),
+        StallCause::VolumeReadonly => format!("{} is read-only", its_volume(job, volumes)),
+        StallCause::VolumeUnresponsive => format!("{} does not answer", its_volume(job, volumes)),
+        StallCause::ErrorsOnly => "items fail and none is done".to_owned(),
+        StallCause::Unknown => "not known; look at the job itself".to_owned(),
+    };
+    Some(format!(
+        "STALLED: no item, token or byte for {}, since {} (threshold {}). Likely cause: {cause}.",
+        text::span(idle),
+        text::utc(at - idle),
+        text::span(job.stall_threshold_seconds),
+    ))
+}
+
+fn its_volume(job: &JobView, volumes: &[VolumeView]) -> String {
+    let names: Vec<&str> = job
+        .outputs
+        .iter()
+        .filter_map(|output| volumes.iter().find(|volume| Some(&volume.id) == output.volume.as_ref()))
+        .map(|volume| volume.mountpoint.as_str())
+        .collect();
+    if names.is_empty() { "the output volume".to_owned() } else { format!("the output volume {}", names.join(", ")) }
+}
+
+fn pace(job: &JobView, engines: &[EngineView]) -> Option<String> {
+    if matches!(job.state, JobState::Finished | JobState::Waiting) {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if let Some(rate) = job.items_per_second.get() {
+        parts.push(format!("{} items/s", text::rate(rate)));
+    }
+    if let Some(rate) = job.tokens_per_second.get() {
+        parts.push(format!("{} tokens/s", text::rate(rate)));
+    }
+    if let Some(tokens) = job.tokens_per_item_finished.get() {
+        parts.push(format!("{} tokens per finished item", text::count(tokens.round())));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let mut line = format!("Pace: {}", parts.join(", "));
+    for engine in engines.iter().filter(|engine| engine.up && job.engines.contains(&engine.name)) {
+        for model in engine.models.values() {
+            if let (Some(running), Some(waiting)) = (model.running.get(), model.waiting.get()) {
+                let _ = write!(
+                    line,
+                    "; {} has {} running, {} waiting",
+                    engine.name,
+                    text::count(running),
+                    text::count(waiting)
+                );
+            }
+            if let Some(usage) = model.kv_cache_usage.get() {
+                let _ = write!(line, ", KV cache {}", text::percent(usage));
+            }
+        }
+    }
+    line.push('.');
+    Some(line)
+}
+
+fn end(job: &JobView, at: f64) -> Option<String> {
+    if matches!(job.state, JobState::Finished | JobState::Waiting | JobState::Finishing) {
+        return None;
+    }
+    let mut line = match &job.eta_seconds {
+        Answer::Known(bounds) => format!("End: {}", forecast(*bounds, at)),
+        Answer::Unknown { unknown } => format!("End: not known ({unknown})"),
+    };
+    if let Some(mode) = job.estimate_mode.get() {
+        let _ = write!(line, "; method: {}", mode.as_str().replace('_', " "));
+    }
+    if let Some(deadline) = job.deadline_at {
+        let _ = write!(line, "; deadline {}", text::utc(deadline));
+        if let Some(end) = job.predicted_end_at.get() {
+            let spare = deadline - end.mid;
+            let word = if spare >= 0.0 { "to spare" } else { "too late" };
+            let _ = write!(line, ", {} {word}", text::span(spare.abs()));
+        }
+    }
+    line.push('.');
+    Some(line)
+}
+
+fn forecast(bounds: Bounds, at: f64) -> String {
+    let when = format!("in about {}, at {}", text::span(bounds.mid), text::utc(at + bounds.mid));
+    match (bounds.low, bounds.high) {
+        (Some(low), Some(high)) => format!("{when} (80 %: {} to {})", text::span(low), text::span(high)),
+        _ => when,
+    }
+}
+
+fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
+    let written = job.output_bytes.get()?;
+    let mut line = format!("Output: {} so far", text::bytes(written));
+    let projected = job.projected_output_bytes.get();
+    if let (Some(projected), false) = (projected, job.state == JobState::Finished) {
+        let _ = write!(line, ", about {} at the end", text::bytes(projected.mid));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for output in &job.outputs {
+        let Some(volume) = volumes.iter().find(|volume| Some(&volume.id) == output.volume.as_ref()) else { continue };
+        if seen.contains(&volume.mountpoint.as_str()) {
+            continue;
+        }
+        seen.push(&volume.mountpoint);
+        match volume.avail.get() {
+            Some(avail) => {
+                let _ = write!(line, "; {} has {} available", volume.mountpoint, text::bytes(avail));
+                if let (Some(projected), [_]) = (projected, job.outputs.as_slice()) {
+                    let left = avail - (projected.mid - written).max(0.0);
+                    let _ = if left >= 0.0 {
+                        write!(line, ", {} will be left", text::bytes(left))
+                    } else {
+                        write!(line, ", {} TOO LITTLE", text::bytes(-left))
+                    };
+                }
+            }
+            None => {
+                let _ = write!(line, "; {} does not answer", volume.mountpoint);
+            }
+        }
+        if output.on_expected_mount == Some(false) {
+            let _ = write!(line, "; WARNING: {} is not on its expected mount", output.path);
+        }
+    }
+    line.push('.');
+    Some(line)
+}

@@ -1,0 +1,131 @@
+//! Who is watched: the configured jobs in their order, then drop-in jobs by name, which come and go with their files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::jobs::Job;
+use super::merge::SourceKind;
+use crate::config::{self, ProgressKind};
+use crate::model::job::{DropIn, Reading};
+use crate::model::{JobName, SourceId, Time};
+
+/// A drop-in job has no configuration to take a stall threshold from; this is the default of the configuration too.
+const DROP_IN_STALL: Duration = Duration::from_secs(300);
+
+/// All jobs.
+#[derive(Debug)]
+pub struct Roster {
+    configured: Vec<Job>,
+    kinds: BTreeMap<SourceId, SourceKind>,
+    drop_ins: BTreeMap<JobName, Job>,
+    turned_away: u64,
+    turned_away_now: u64,
+    retained: Duration,
+    now: Option<Time>,
+}
+
+impl Roster {
+    /// The configured jobs, nothing known of them.
+    pub fn new(jobs: &[config::Job]) -> Self {
+        let kinds = jobs
+            .iter()
+            .flat_map(|job| {
+                job.progress.iter().map(|progress| {
+                    let kind = match progress.kind {
+                        ProgressKind::Log { .. } => SourceKind::Log,
+                        ProgressKind::Jsonl { .. } => SourceKind::Jsonl,
+                        ProgressKind::Json { .. } => SourceKind::Json,
+                    };
+                    (SourceId::progress(&job.name, &progress.which), kind)
+                })
+            })
+            .collect();
+        Self {
+            configured: jobs.iter().cloned().map(Job::new).collect(),
+            kinds,
+            drop_ins: BTreeMap::new(),
+            turned_away: 0,
+            turned_away_now: 0,
+            retained: Duration::MAX,
+            now: None,
+        }
+    }
+
+    /// A progress source of a configured job was read; false when there is no such job.
+    pub fn read(&mut self, job: &JobName, source: &SourceId, reading: &Reading, at: Time) -> bool {
+        let kind = self.kinds.get(source).copied();
+        match (kind, self.configured.iter_mut().find(|known| known.config.name == *job)) {
+            (Some(kind), Some(job)) => {
+                job.read(source, kind, reading, at);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The drop-in folder, complete. A name that is configured is the configured job's.
+    pub fn dropped_in(&mut self, drop_ins: &[DropIn], turned_away: u64, at: Time) {
+        let configured: BTreeSet<JobName> = self.configured.iter().map(|job| job.config.name.clone()).collect();
+        self.drop_ins.retain(|name, _| drop_ins.iter().any(|drop_in| drop_in.job == *name));
+        for DropIn { job, reading } in drop_ins.iter().filter(|drop_in| !configured.contains(&drop_in.job)) {
+            let known = self.drop_ins.entry(job.clone()).or_insert_with(|| Job::new(drop_in_config(job)));
+            known.read(&SourceId::jobs_dir(), SourceKind::Json, reading, at);
+        }
+        self.turned_away += turned_away.saturating_sub(self.turned_away_now);
+        self.turned_away_now = turned_away;
+    }
+
+    /// The job of that name.
+    pub fn get_mut(&mut self, name: &JobName) -> Option<&mut Job> {
+        self.configured.iter_mut().find(|job| job.config.name == *name)
+    }
+
+    /// Time passed; `engine_tokens` answers for a job's engines.
+    pub fn tick(&mut self, retained: Duration, at: Time, engine_tokens: impl Fn(&config::Job) -> Option<f64>) {
+        self.retained = retained;
+        self.now = Some(at);
+        for job in self.configured.iter_mut().chain(self.drop_ins.values_mut()) {
+            let tokens = engine_tokens(&job.config);
+            job.tick(tokens, at);
+        }
+    }
+
+    /// The jobs that are shown: all but those that ended longer ago than they are retained.
+    pub fn shown(&self) -> impl Iterator<Item = &Job> {
+        let gone =
+            |job: &&Job| !matches!((job.ended(), self.now), (Some(end), Some(now)) if now.since(end) > self.retained);
+        self.configured.iter().chain(self.drop_ins.values()).filter(gone)
+    }
+
+    /// Sources of jobs that have ended.
+    pub fn sources_that_are_over(&self) -> BTreeSet<SourceId> {
+        self.configured
+            .iter()
+            .filter(|job| job.ended().is_some())
+            .flat_map(|job| {
+                let name = &job.config.name;
+                let progress = job.config.progress.iter().map(|progress| SourceId::progress(name, &progress.which));
+                progress.chain([SourceId::outputs(name)])
+            })
+            .collect()
+    }
+
+    /// Drop-in files that were turned away since the start.
+    pub const fn turned_away(&self) -> u64 {
+        self.turned_away
+    }
+}
+
+fn drop_in_config(name: &JobName) -> config::Job {
+    config::Job {
+        name: name.clone(),
+        stage: None,
+        after: Vec::new(),
+        engines: Vec::new(),
+        progress: Vec::new(),
+        total: None,
+        outputs: Vec::new(),
+        deadline: None,
+        stall_min: DROP_IN_STALL,
+    }
+}

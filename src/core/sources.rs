@@ -1,0 +1,75 @@
+//! Which sources answer, since when not, and why not.
+
+use std::collections::BTreeMap;
+
+use crate::model::snapshot::SourceView;
+use crate::model::{Answer, Failure, FailureKind, SourceId, Time};
+
+/// All sources seen so far, by name.
+#[derive(Debug, Default)]
+pub struct Sources {
+    by_id: BTreeMap<SourceId, Source>,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    last_success: Option<Time>,
+    took: Option<u64>,
+    failure: Option<Failure>,
+    failures: BTreeMap<FailureKind, u64>,
+}
+
+impl Sources {
+    /// A good poll.
+    pub fn succeeded(&mut self, id: &SourceId, took: Option<u64>, at: Time) {
+        let source = self.entry(id);
+        source.last_success = Some(at);
+        source.took = took;
+        source.failure = None;
+    }
+
+    /// A failed poll.
+    pub fn failed(&mut self, id: &SourceId, took: Option<u64>, failure: &Failure) {
+        let source = self.entry(id);
+        source.took = took;
+        *source.failures.entry(failure.kind).or_default() += 1;
+        source.failure = Some(failure.clone());
+    }
+
+    /// Forgets sources that `keep` does not want any more.
+    pub fn retain(&mut self, keep: impl Fn(&SourceId) -> bool) {
+        self.by_id.retain(|id, _| keep(id));
+    }
+
+    /// Why the source does not answer now, if it does not.
+    pub fn failure(&self, id: &SourceId) -> Option<&Failure> {
+        self.by_id.get(id)?.failure.as_ref()
+    }
+
+    /// By name. A source that has never been there and is simply missing (the log of a stage that has not started) is
+    /// no failure and is left out, until it comes or fails in another way.
+    pub fn views(&self, unix: impl Fn(Time) -> f64) -> Vec<SourceView> {
+        let waits = |source: &Source| {
+            source.last_success.is_none()
+                && source.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Missing)
+        };
+        self.by_id
+            .iter()
+            .filter(|(_, source)| !waits(source))
+            .map(|(id, source)| SourceView {
+                source: id.clone(),
+                up: source.failure.is_none(),
+                seen: source.last_success.is_some(),
+                last_success_at: Answer::from_option(source.last_success.map(&unix), "it has not answered yet"),
+                #[allow(clippy::cast_precision_loss)]
+                poll_seconds: Answer::from_option(source.took.map(|took| took as f64 / 1e6), "not a poll"),
+                failures: source.failures.clone(),
+                reason: source.failure.as_ref().map(|failure| failure.message.clone()),
+            })
+            .collect()
+    }
+
+    fn entry(&mut self, id: &SourceId) -> &mut Source {
+        self.by_id.entry(id.clone()).or_default()
+    }
+}

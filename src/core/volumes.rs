@@ -1,0 +1,243 @@
+//! Volumes: what the mount table lists, how much space each has, how fast it fills, and who writes to it.
+
+use std::collections::BTreeMap;
+
+use crate::config::{WatchedVolume, default_min_avail};
+use crate::estimate::fill::Fill;
+use crate::model::snapshot::{PathView, VolumeView};
+use crate::model::volume::{Mount, PathReading, Space};
+use crate::model::{Answer, JobName, Time, VolumeId};
+
+/// All volumes of the mount table and the configured paths.
+#[derive(Debug, Default)]
+pub struct Volumes {
+    by_id: BTreeMap<VolumeId, Volume>,
+    paths: Option<Vec<PathReading>>,
+}
+
+#[derive(Debug)]
+struct Volume {
+    mount: Mount,
+    space: Option<Space>,
+    failure: Option<String>,
+    fill: Fill,
+}
+
+impl Volumes {
+    /// The mount table, complete. A volume that came back under the same device number is a new one if it is another
+    /// file system by its label.
+    pub fn mounted(&mut self, mounts: &[Mount]) {
+        let mut before = std::mem::take(&mut self.by_id);
+        for mount in mounts {
+            let kept = before.remove(&mount.id).filter(|volume| {
+                (&volume.mount.device, &volume.mount.fstype, &volume.mount.mountpoint)
+                    == (&mount.device, &mount.fstype, &mount.mountpoint)
+            });
+            let volume = match kept {
+                Some(volume) => Volume { mount: mount.clone(), ..volume },
+                None => Volume { mount: mount.clone(), space: None, failure: None, fill: Fill::default() },
+            };
+            self.by_id.insert(mount.id.clone(), volume);
+        }
+    }
+
+    /// `statvfs` answered.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn measured(&mut self, id: &VolumeId, space: Space, at: Time) {
+        if let Some(volume) = self.by_id.get_mut(id) {
+            volume.fill.record(space.avail as f64, space.size as f64, at);
+            volume.space = Some(space);
+            volume.failure = None;
+        }
+    }
+
+    /// `statvfs` failed or hangs: the last values are not shown any more.
+    pub fn failed(&mut self, id: &VolumeId, reason: &str) {
+        if let Some(volume) = self.by_id.get_mut(id) {
+            volume.failure = Some(reason.to_owned());
+            volume.space = None;
+        }
+    }
+
+    /// Where the configured paths are.
+    pub fn located(&mut self, paths: &[PathReading]) {
+        self.paths = Some(paths.to_vec());
+    }
+
+    /// The mount of a volume.
+    pub fn mount(&self, id: &VolumeId) -> Option<&Mount> {
+        self.by_id.get(id).map(|volume| &volume.mount)
+    }
+
+    /// Why a job that writes to this volume may be unable to.
+    pub fn obstacle(&self, id: &VolumeId, configured: &[WatchedVolume]) -> Option<Obstacle> {
+        let volume = self.by_id.get(id)?;
+        let floor = self.min_avail(id, configured);
+        let space = match volume.space {
+            Some(space) => space,
+            None if volume.failure.is_some() => return Some(Obstacle::Unresponsive),
+            None => return None,
+        };
+        if volume.mount.readonly {
+            return Some(Obstacle::Readonly);
+        }
+        let no_files = space.files > 0 && space.files_free == 0;
+        (space.avail <= floor || no_files).then_some(Obstacle::Full)
+    }
+
+    /// By mount point.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn views(&self, configured: &[WatchedVolume], writers: &BTreeMap<VolumeId, Vec<JobName>>) -> Vec<VolumeView> {
+        let mut views: Vec<VolumeView> = self
+            .by_id
+            .values()
+            .filter(|volume| volume.space.is_some() || volume.failure.is_some())
+            .map(|volume| {
+                let id = &volume.mount.id;
+                let floor = self.min_avail(id, configured) as f64;
+                let reason = volume.failure.clone().unwrap_or_default();
+                let space = |read: fn(Space) -> f64| {
+                    volume.space.map_or_else(|| Answer::unknown(reason.clone()), |space| Answer::Known(read(space)))
+                };
+                let files = |read: fn(Space) -> u64| match volume.space {
+                    Some(space) if space.files == 0 => Answer::unknown("the file system has no fixed number of inodes"),
+                    Some(space) => Answer::Known(read(space) as f64),
+                    None => Answer::unknown(reason.clone()),
+                };
+                let answers = volume.space.is_some();
+                let forecast = |answer: Answer<f64>| if answers { answer } else { Answer::unknown(reason.clone()) };
+                VolumeView {
+                    id: id.clone(),
+                    device: volume.mount.device.clone(),
+                    fstype: volume.mount.fstype.clone(),
+                    mountpoint: volume.mount.mountpoint.clone(),
+                    up: answers,
+                    reason: volume.failure.clone(),
+                    size: space(|space| space.size as f64),
+                    avail: space(|space| space.avail as f64),
+                    min_avail: floor,
+                    files: files(|space| space.files),
+                    files_free: files(|space| space.files_free),
+                    readonly: volume.mount.readonly,
+                    fill_bytes_per_second: forecast(volume.fill.bytes_per_second()),
+                    seconds_to_full: forecast(volume.fill.seconds_to_full(floor)),
+                    jobs: writers.get(id).cloned().unwrap_or_default(),
+                }
+            })
+            .collect();
+        views.sort_by(|a, b| a.mountpoint.cmp(&b.mountpoint));
+        views
+    }
+
+    /// The configured paths, in the order of the configuration.
+    pub fn path_views(&self, configured: &[WatchedVolume]) -> Vec<PathView> {
+        configured
+            .iter()
+            .map(|wanted| {
+                let path = wanted.path.to_string_lossy().into_owned();
+                let reading = self.paths.as_ref().and_then(|paths| paths.iter().find(|reading| reading.path == path));
+                let present = reading.map(|reading| {
+                    // A path that must exist and has lost its mount is on the volume above it: present, and wrong.
+                    reading.reason.is_none() && (!wanted.must_exist || reading.is_mountpoint)
+                });
+                let reason = reading.and_then(|reading| match (&reading.reason, present) {
+                    (Some(reason), _) => Some(reason.clone()),
+                    (None, Some(false)) => {
+                        Some(format!("{path} is there and is not a mount point: its volume is not mounted"))
+                    }
+                    _ => None,
+                });
+                PathView {
+                    present: Answer::from_option(present, "not looked at yet"),
+                    reason,
+                    must_exist: wanted.must_exist,
+                    path,
+                }
+            })
+            .collect()
+    }
+
+    /// The largest `min_avail` of the configured paths on this volume.
+    fn min_avail(&self, id: &VolumeId, configured: &[WatchedVolume]) -> u64 {
+        let on_it = |wanted: &&WatchedVolume| {
+            self.paths.iter().flatten().any(|reading| {
+                reading.volume.as_ref() == Some(id) && std::path::Path::new(&reading.path) == wanted.path
+            })
+        };
+        configured.iter().filter(on_it).filter_map(|wanted| wanted.min_avail).max().unwrap_or_else(default_min_avail)
+    }
+}
+
+/// What keeps a job from writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No space or no inodes.
+    Full,
+    /// Read-only.
+    Readonly,
+    /// `statvfs` fails or hangs.
+    Unresponsive,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(id: &str, mountpoint: &str) -> Mount {
+        Mount {
+            id: VolumeId::new(id),
+            device: "/dev/x".into(),
+            fstype: "ext4".into(),
+            mountpoint: mountpoint.into(),
+            readonly: false,
+        }
+    }
+
+    fn space(avail: u64) -> Space {
+        Space { size: 1000, avail, files: 0, files_free: 0 }
+    }
+
+    #[test]
+    fn a_volume_that_hangs_shows_no_old_values_and_recovers() {
+        let mut volumes = Volumes::default();
+        let id = VolumeId::new("8:1");
+        volumes.mounted(&[mount("8:1", "/data")]);
+        assert!(volumes.views(&[], &BTreeMap::new()).is_empty(), "not measured yet");
+        volumes.measured(&id, space(10), Time::from_seconds(1.0));
+        volumes.failed(&id, "statvfs hangs");
+        let view = &volumes.views(&[], &BTreeMap::new())[0];
+        assert_eq!((view.up, view.avail.reason()), (false, Some("statvfs hangs")));
+        assert_eq!(volumes.obstacle(&id, &[]), Some(Obstacle::Unresponsive));
+        volumes.measured(&id, space(0), Time::from_seconds(9.0));
+        let view = &volumes.views(&[], &BTreeMap::new())[0];
+        assert_eq!(
+            (view.up, view.avail.get(), view.seconds_to_full.get(), view.files.get()),
+            (true, Some(0.0), Some(0.0), None)
+        );
+        assert_eq!(volumes.obstacle(&id, &[]), Some(Obstacle::Full));
+        volumes.mounted(&[]);
+        assert!(volumes.views(&[], &BTreeMap::new()).is_empty(), "what is unmounted is gone");
+    }
+
+    #[test]
+    fn b16_a_configured_volume_that_lost_its_mount_is_not_present() {
+        let mut volumes = Volumes::default();
+        let wanted = [WatchedVolume { path: "/data".into(), must_exist: true, min_avail: Some(7) }];
+        assert_eq!(volumes.path_views(&wanted)[0].present.reason(), Some("not looked at yet"));
+        let reading = |is_mountpoint| PathReading {
+            path: "/data".into(),
+            volume: Some(VolumeId::new("8:1")),
+            is_mountpoint,
+            reason: None,
+        };
+        volumes.located(&[reading(true)]);
+        assert_eq!(volumes.path_views(&wanted)[0].present.get(), Some(true));
+        volumes.mounted(&[mount("8:1", "/data")]);
+        volumes.measured(&VolumeId::new("8:1"), space(7), Time::from_seconds(1.0));
+        assert_eq!(volumes.obstacle(&VolumeId::new("8:1"), &wanted), Some(Obstacle::Full), "below its min_avail");
+        volumes.located(&[reading(false)]);
+        let view = &volumes.path_views(&wanted)[0];
+        assert_eq!(view.present.get(), Some(false));
+        assert!(view.reason.as_ref().unwrap().contains("not mounted"));
+    }
+}
