@@ -71,6 +71,9 @@ impl SplitMix {
 
 #[cfg(test)]
 mod tests {
+    // Numbers of a test are small.
+    #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+
     use super::Random;
 
     /// The published algorithm, stepped by hand from the state 1, 2, 3, 4: the first outputs of xoshiro256++.

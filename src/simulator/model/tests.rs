@@ -1,5 +1,8 @@
 //! The laws of the simulated run.
 
+// Numbers of a test are small.
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+
 use proptest::prelude::*;
 
 use super::{Conditions, Ended, Model, Setup};
