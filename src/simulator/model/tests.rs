@@ -74,6 +74,16 @@ fn at_speed_1_it_is_the_reference_run() {
     }
 }
 
+/// What the demo promises: the whole of it in eight to ten minutes, long drains aside.
+#[test]
+fn at_speed_60_it_takes_about_nine_minutes() {
+    for seed in 0..10 {
+        let mut model = Model::new(Setup { items: 25_000, slots: 200, seed, speed: 60.0, started_at: 0.0 });
+        let (_, seconds) = to_the_end(&mut model);
+        assert!((450..690).contains(&seconds), "seed {seed}: {seconds} s");
+    }
+}
+
 #[test]
 fn the_finished_average_is_too_low_early_and_right_in_the_end() {
     let mut too_low = 0;
