@@ -1,1 +1,5 @@
 //! Being written.
+
+pub mod mounts;
+pub mod outputs;
+pub mod progress;
