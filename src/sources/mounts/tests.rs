@@ -14,8 +14,9 @@ fn watched(table: &MountTable) -> Vec<(String, bool)> {
 
 #[test]
 fn each_device_is_one_volume() {
-    // (what it is, the lines besides the root's, the watched mount points besides the root with read-only)
-    let cases: &[(&str, &str, &[(&str, bool)])] = &[
+    /// What it is, the lines besides the root's, the watched mount points besides the root with read-only.
+    type Case = (&'static str, &'static str, &'static [(&'static str, bool)]);
+    let cases: &[Case] = &[
         ("nfs", "40 29 0:71 / /nfs rw - nfs4 h:/x rw\n", &[("/nfs", false)]),
         ("rbd", "40 29 252:0 / /data rw - ext4 /dev/rbd0 rw,stripe=1024\n", &[("/data", false)]),
         ("overlay is excluded", "40 29 0:60 / /mnt/merged rw - overlay overlay rw\n", &[]),

@@ -1,0 +1,96 @@
+//! What the main process tells a worker in the first line of its standard input.
+
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Anchor;
+use crate::config::{Config, Limits, Output, Progress};
+use crate::model::JobName;
+
+/// A plan is never longer; some thousand jobs are a few megabytes.
+const MAX_PLAN: u64 = 64 * 1024 * 1024;
+
+/// All that the worker for files and volumes needs to know: the configuration without what it must not know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The time line that the observations are on.
+    pub anchor: Anchor,
+    /// Where `/proc` is.
+    pub procfs: PathBuf,
+    /// The prefix of the host's root file system.
+    pub rootfs: PathBuf,
+    /// Between two polls of the same thing.
+    pub poll_interval: Duration,
+    /// Bounds for the readers.
+    pub limits: Limits,
+    /// The configured jobs that have anything to read.
+    pub jobs: Vec<PlannedJob>,
+    /// The configured volume paths.
+    pub volumes: Vec<PathBuf>,
+    /// The folder of drop-in progress files.
+    pub jobs_dir: Option<PathBuf>,
+}
+
+/// What is read for one job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedJob {
+    /// Whose.
+    pub name: JobName,
+    /// Its progress sources.
+    pub progress: Vec<Progress>,
+    /// Its output paths.
+    pub outputs: Vec<Output>,
+}
+
+/// Why a worker has no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Its standard input.
+    #[error("cannot read the plan from standard input: a worker is started by longhaul itself, not by hand")]
+    Read(#[source] io::Error),
+    /// What is in it.
+    #[error("the first line of standard input is not a plan: a worker is started by longhaul itself, not by hand")]
+    Parse(#[source] serde_json::Error),
+}
+
+impl Plan {
+    /// The part of the configuration that is about files and volumes.
+    pub fn new(config: &Config, anchor: Anchor) -> Self {
+        Self {
+            anchor,
+            procfs: config.procfs.clone(),
+            rootfs: config.rootfs.clone(),
+            poll_interval: config.poll_interval,
+            limits: config.limits.clone(),
+            jobs: config
+                .jobs
+                .iter()
+                .filter(|job| !job.progress.is_empty() || !job.outputs.is_empty())
+                .map(|job| PlannedJob {
+                    name: job.name.clone(),
+                    progress: job.progress.clone(),
+                    outputs: job.outputs.clone(),
+                })
+                .collect(),
+            volumes: config.volumes.iter().map(|volume| volume.path.clone()).collect(),
+            jobs_dir: config.jobs_dir.clone(),
+        }
+    }
+
+    /// Reads the first line.
+    pub fn read(input: &mut impl BufRead) -> Result<Self, PlanError> {
+        let mut line = Vec::new();
+        input.take(MAX_PLAN).read_until(b'\n', &mut line).map_err(PlanError::Read)?;
+        serde_json::from_slice(&line).map_err(PlanError::Parse)
+    }
+
+    /// The plan as the first line.
+    pub fn to_line(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
