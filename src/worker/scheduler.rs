@@ -41,6 +41,9 @@ pub const HUNG_AFTER: Duration = Duration::from_secs(5);
 /// The supervisor gives up on a worker that is silent for 30 s; a sign of life each 5 s leaves room.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// Rounds are never closer than this, whatever the configuration says.
+const SHORTEST_ROUND: Duration = Duration::from_millis(20);
+
 /// Between two looks at what hangs.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -106,6 +109,7 @@ impl Scheduler {
 
     /// Works until the signal to end.
     pub fn run(mut self, signals: &Receiver<Signal<Done>>) {
+        let interval = self.plan.poll_interval.max(SHORTEST_ROUND);
         let mut next_round = self.clock.now();
         let mut last_heartbeat: Option<Time> = None;
         loop {
@@ -117,7 +121,7 @@ impl Scheduler {
             if now >= next_round {
                 self.begin_round();
                 // On a grid, unless whole rounds were slept through.
-                next_round = (next_round + self.plan.poll_interval).max(now + self.plan.poll_interval / 2);
+                next_round = (next_round + interval).max(now + interval / 2);
             }
             self.look_for_hangs();
             match signals.recv_timeout(next_round.since(now).min(LOOK)) {

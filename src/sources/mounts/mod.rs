@@ -45,11 +45,12 @@ impl MountTable {
     pub fn read(procfs: &Path, rootfs: &Path) -> Result<Self, Failure> {
         let own_path = procfs.join("self/mountinfo");
         let own = read_file(&own_path);
+        // Of a pid 1 that we may not look into, the kernel shows an empty table or none.
         match (read_file(&procfs.join("1/mountinfo")), own) {
-            (Ok(host), Ok(own)) => Ok(Self::from_tables(&host, Some(&own), rootfs)),
-            (Ok(host), Err(_)) => Ok(Self::from_tables(&host, None, rootfs)),
-            (Err(_), Ok(own)) => Ok(Self::from_tables(&own, Some(&own), rootfs)),
-            (Err(_), Err(error)) => Err(failure(&own_path, &error)),
+            (Ok(host), Ok(own)) if !host.is_empty() => Ok(Self::from_tables(&host, Some(&own), rootfs)),
+            (Ok(host), Err(_)) if !host.is_empty() => Ok(Self::from_tables(&host, None, rootfs)),
+            (_, Ok(own)) => Ok(Self::from_tables(&own, Some(&own), rootfs)),
+            (_, Err(error)) => Err(failure(&own_path, &error)),
         }
     }
 

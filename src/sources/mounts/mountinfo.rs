@@ -54,7 +54,8 @@ fn parse_line(line: &[u8]) -> Option<Entry> {
     // A mount source may be empty, which leaves two blanks in a row, and super options may be missing altogether.
     let device = printable(&unescape(fields.next()?));
     let super_options = fields.next().unwrap_or_default();
-    if !mountpoint.starts_with(b"/") {
+    // The kernel's mark for a mount point that was removed: nobody can go there.
+    if !mountpoint.starts_with(b"/") || mountpoint.ends_with(b"//deleted") {
         return None;
     }
     let emergency = has(mount_options, b"emergency_ro") || has(super_options, b"emergency_ro");
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_line_that_makes_no_sense_costs_only_itself() {
-        let table = b"\n36 35 98 /a /b rw - ext4 /dev/a rw\nx\n36 35 98:0 /a b rw - ext4 d rw\n36 35 98:0 / /c rw shared:1\n36 35 9:1 / /ok rw - ext4 d rw\n36 35 \xff:1 / /d rw - ext4 d rw";
+        let table = b"\n36 35 98 /a /b rw - ext4 /dev/a rw\nx\n36 35 98:0 /a b rw - ext4 d rw\n36 35 98:0 / /c rw shared:1\n36 35 9:1 / /ok rw - ext4 d rw\n36 35 9:1 / /x//deleted rw - ext4 d rw\n36 35 \xff:1 / /d rw - ext4 d rw";
         let entries = parse(table);
         assert_eq!(entries.len(), 1, "{entries:?}");
         assert_eq!(entries[0].mountpoint, PathBuf::from("/ok"));

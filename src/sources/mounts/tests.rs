@@ -218,3 +218,42 @@ fn the_real_table_reads() {
     let root = table.volume_of(Path::new("/"), None).unwrap();
     assert!(table.watched(&[root].into()).iter().any(|mount| mount.mountpoint == "/"));
 }
+
+/// Random trees of few numbers, few paths and few devices, so that everything collides with everything.
+fn any_table() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let line = (1..6_u32, 0..6_u32, 0..4_u32, 0..6_usize, 0..3_usize, any::<bool>());
+    proptest::collection::vec(line, 0..12).prop_map(|lines| {
+        let paths = ["/", "/a", "/a/b", "/a/b/c", "/dev/x", "/proc"];
+        let types = ["ext4", "overlay", "autofs"];
+        let line = |&(id, parent, minor, path, fstype, ro): &(u32, u32, u32, usize, usize, bool)| {
+            let flag = if ro { "ro" } else { "rw" };
+            format!("{id} {parent} 8:{minor} / {} {flag} - {} dev rw\n", paths[path], types[fstype])
+        };
+        lines.iter().map(line).collect()
+    })
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_the_table_no_two_volumes_share_a_device_or_their_labels(
+        host in any_table(),
+        own in proptest::option::of(any_table()),
+        required: bool,
+    ) {
+        let table = MountTable::from_tables(host.as_bytes(), own.as_ref().map(String::as_bytes), Path::new("/"));
+        let ids = (0..4).map(|minor| VolumeId::new(format!("8:{minor}"))).filter(|_| required).collect();
+        let mounts = table.watched(&ids);
+        let devices: BTreeSet<_> = mounts.iter().map(|mount| &mount.id).collect();
+        let labels: BTreeSet<_> = mounts.iter().map(|mount| (&mount.device, &mount.fstype, &mount.mountpoint)).collect();
+        proptest::prop_assert_eq!(devices.len(), mounts.len());
+        proptest::prop_assert_eq!(labels.len(), mounts.len());
+        for mount in &mounts {
+            proptest::prop_assert_ne!(mount.fstype.as_str(), "autofs");
+            // What is measured for a volume lies on it.
+            if let Ok(path) = table.reach(&mount.id) {
+                proptest::prop_assert_eq!(table.volume_of_opened(&path), Some(mount.id.clone()));
+            }
+        }
+    }
+}
