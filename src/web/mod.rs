@@ -1,1 +1,22 @@
-//! Being written.
+//! What goes out over HTTP: `/metrics`, the landing page, the JSON snapshot, health and readiness.
+//!
+//! [`bind`] takes the addresses before anything else starts, so that a port in use is an error of the start and not of
+//! some task later; [`serve`] answers until it is told to stop. Everything is read from one immutable
+//! [`Snapshot`](crate::model::Snapshot), so no request waits for a source, a lock or a disk, and a scrape costs what
+//! the snapshot has.
+//!
+//! Every request only reads. Once there is one that changes something, the check of the Host header (against DNS
+//! rebinding) belongs in [`routes`], before the method is looked at.
+
+pub mod listen;
+pub mod metrics;
+pub mod page;
+pub mod routes;
+pub mod words;
+
+mod guard;
+mod server;
+
+pub use listen::{Bound, Listen, WebError, bind};
+pub use routes::State;
+pub use server::serve;

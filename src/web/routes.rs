@@ -1,0 +1,177 @@
+//! Which path gives what, in which words and with which headers.
+//!
+//! Every answer but health is a rendering of the current snapshot, made once per snapshot and shared: a hundred slow
+//! readers hold one copy. Nothing here waits.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::watch;
+
+use super::listen::WebError;
+use super::server::Reply;
+use super::{metrics, page};
+use crate::model::Snapshot;
+
+/// The landing page.
+const PAGE: &str = "/";
+/// The snapshot as JSON.
+pub const SNAPSHOT: &str = "/api/v1/snapshot";
+/// The process lives.
+const HEALTHY: &str = "/-/healthy";
+/// There is something to scrape.
+const READY: &str = "/-/ready";
+
+/// What the server needs to answer.
+#[derive(Debug)]
+pub struct State {
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    telemetry_path: String,
+    rendered: Mutex<Option<Arc<Rendered>>>,
+}
+
+impl State {
+    /// `snapshots` must be taken before the first snapshot is sent: what it holds now counts as a placeholder, and we
+    /// are ready from the first one that is sent.
+    pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>, telemetry_path: &str) -> Result<Self, WebError> {
+        let wrong = |reason| Err(WebError::TelemetryPath { path: telemetry_path.to_owned(), reason });
+        if !telemetry_path.starts_with('/') {
+            return wrong("it does not begin with /");
+        }
+        if telemetry_path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#%\"<>\\".contains(&byte)) {
+            return wrong("it has characters that do not belong into a path");
+        }
+        if [SNAPSHOT, HEALTHY, READY].contains(&telemetry_path) {
+            return wrong("something else is there");
+        }
+        Ok(Self { snapshots, telemetry_path: telemetry_path.to_owned(), rendered: Mutex::new(None) })
+    }
+
+    /// The current snapshot and what was rendered of it, or nothing before the first one. The receiver is never marked
+    /// as read, so "has changed" stays true from the first snapshot on; without a sender we are on our way out.
+    fn current(&self) -> Option<Arc<Rendered>> {
+        if !self.snapshots.has_changed().unwrap_or(false) {
+            return None;
+        }
+        let snapshot = Arc::clone(&self.snapshots.borrow());
+        let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*rendered {
+            Some(current) if Arc::ptr_eq(&current.of, &snapshot) => Some(Arc::clone(current)),
+            _ => {
+                let fresh = Arc::new(Rendered::of(snapshot));
+                *rendered = Some(Arc::clone(&fresh));
+                Some(fresh)
+            }
+        }
+    }
+}
+
+/// Renderings of one snapshot, each made when it is first asked for.
+#[derive(Debug)]
+struct Rendered {
+    of: Arc<Snapshot>,
+    metrics: OnceLock<Bytes>,
+    page: OnceLock<Bytes>,
+    json: OnceLock<Bytes>,
+}
+
+impl Rendered {
+    const fn of(snapshot: Arc<Snapshot>) -> Self {
+        Self { of: snapshot, metrics: OnceLock::new(), page: OnceLock::new(), json: OnceLock::new() }
+    }
+}
+
+/// Answers one request. HEAD is a GET whose body hyper leaves out.
+pub fn answer<B>(request: &Request<B>, state: &State) -> Reply {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "longhaul answers GET and HEAD\n");
+        reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        // Its body, if any, is not read; the connection cannot go on after it.
+        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return reply;
+    }
+    let path = request.uri().path();
+    if path == state.telemetry_path {
+        return of_snapshot(state, |rendered| {
+            let body = rendered.metrics.get_or_init(|| Bytes::from(metrics::render(&rendered.of)));
+            reply(StatusCode::OK, metrics::CONTENT_TYPE, body.clone())
+        });
+    }
+    match path {
+        PAGE => of_snapshot(state, |rendered| {
+            let body = rendered.page.get_or_init(|| Bytes::from(page::render(&rendered.of, &state.telemetry_path)));
+            html(body.clone())
+        }),
+        SNAPSHOT => of_snapshot(state, |rendered| match json(rendered) {
+            Ok(body) => reply(StatusCode::OK, "application/json", body),
+            Err(error) => {
+                tracing::error!(%error, "a bug: the snapshot cannot be written as JSON");
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "a bug in longhaul: its log says more\n")
+            }
+        }),
+        HEALTHY => plain(StatusCode::OK, "Longhaul is Healthy.\n"),
+        READY => of_snapshot(state, |_| plain(StatusCode::OK, "Longhaul is Ready.\n")),
+        _ => plain(
+            StatusCode::NOT_FOUND,
+            format!(
+                "nothing is here; there is:\n  {PAGE}  status page\n  {}  metrics for Prometheus\n  {SNAPSHOT}  \
+                 everything as JSON\n  {HEALTHY}\n  {READY}\n",
+                state.telemetry_path
+            ),
+        ),
+    }
+}
+
+/// A rendering of the current snapshot, or 503 while there is none: zeros would be lies.
+fn of_snapshot(state: &State, render: impl FnOnce(&Rendered) -> Reply) -> Reply {
+    if let Some(rendered) = state.current() {
+        return render(&rendered);
+    }
+    let mut reply = plain(StatusCode::SERVICE_UNAVAILABLE, "Longhaul is not ready: it has no snapshot yet.\n");
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    reply
+}
+
+fn json(rendered: &Rendered) -> Result<Bytes, serde_json::Error> {
+    if let Some(body) = rendered.json.get() {
+        return Ok(body.clone());
+    }
+    let mut body = serde_json::to_vec(&*rendered.of)?;
+    body.push(b'\n');
+    Ok(rendered.json.get_or_init(|| Bytes::from(body)).clone())
+}
+
+/// The page loads nothing, runs nothing and cannot be framed: what a job or a server wrote into it stays text even if
+/// the template's escaping had a hole.
+fn html(body: Bytes) -> Reply {
+    let mut reply = reply(StatusCode::OK, "text/html; charset=utf-8", body);
+    for (name, value) in [
+        (
+            "content-security-policy",
+            "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+        ("referrer-policy", "no-referrer"),
+        ("x-frame-options", "DENY"),
+    ] {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    reply
+}
+
+/// A line of text.
+pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+    reply(status, "text/plain; charset=utf-8", text.into())
+}
+
+fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
+    let mut reply = Response::new(Full::new(body));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    reply
+}

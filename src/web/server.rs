@@ -1,0 +1,145 @@
+//! The loops that accept and serve connections.
+//!
+//! Separate from what is answered ([`super::routes`]), so that the limits can be tested with any answer. The promises:
+//! a bounded number of connections, each bounded in time ([`super::guard`]) and in memory; a panic while answering is
+//! a 500 and a log line; at the end nothing is accepted any more, answers under way get a moment, and then all of it
+//! is dropped, so that a client can never hold up the exit.
+
+use std::convert::Infallible;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::guard::Guard;
+use super::listen::{Bound, Listener};
+use super::routes::{self, State};
+
+/// Connections at a time, over all addresses. Prometheus needs one, a browser six.
+const MAX_CONNECTIONS: usize = 256;
+/// Bytes of a request's head; hyper's floor for its buffer is 8 KiB.
+const MAX_HEAD: usize = 16 * 1024;
+/// How long answers that are under way may take at the end.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// After an accept that failed for want of descriptors or memory, before the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What is sent back.
+pub type Reply = Response<Full<Bytes>>;
+
+/// Answers on all addresses until `shutdown` is ready, and gives the addresses back.
+pub async fn serve(bound: Vec<Bound>, state: State, shutdown: impl Future<Output = ()>) {
+    let state = Arc::new(state);
+    run(bound, Arc::new(move |request: &Request<Incoming>| routes::answer(request, &state)), shutdown).await;
+}
+
+async fn run<A>(bound: Vec<Bound>, answer: Arc<A>, shutdown: impl Future<Output = ()>)
+where
+    A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+{
+    let (stop, stopped) = watch::channel(false);
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut listeners = JoinSet::new();
+    for address in bound {
+        listeners.spawn(accept_all(address, Arc::clone(&answer), Arc::clone(&permits), stopped.clone()));
+    }
+    shutdown.await;
+    stop.send_replace(true);
+    while listeners.join_next().await.is_some() {}
+}
+
+/// One address. Its connections end with it, so none outlives the server.
+async fn accept_all<A>(bound: Bound, answer: Arc<A>, permits: Arc<Semaphore>, mut stopped: watch::Receiver<bool>)
+where
+    A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+{
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stopped.changed() => break,
+            // Finished connections are forgotten as they finish.
+            Some(_) = connections.join_next() => continue,
+            accepted = accept(&bound.listener) => accepted,
+        };
+        let connection = match accepted {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(address = %bound.at(), %error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Without a permit the connection is closed at once, which a client understands better than silence.
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+            let (answer, stopped) = (Arc::clone(&answer), stopped.clone());
+            match connection {
+                Connection::Tcp(stream) => connections.spawn(converse(stream, answer, permit, stopped)),
+                Connection::Unix(stream) => connections.spawn(converse(stream, answer, permit, stopped)),
+            };
+        }
+    }
+    drop(bound);
+    let _ = tokio::time::timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+enum Connection {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+}
+
+async fn accept(listener: &Listener) -> io::Result<Connection> {
+    match listener {
+        Listener::Tcp(listener) => {
+            let (stream, _) = listener.accept().await?;
+            // An answer is written whole; without this its last packet would wait for an acknowledgement.
+            let _ = stream.set_nodelay(true);
+            Ok(Connection::Tcp(stream))
+        }
+        Listener::Unix(listener) => Ok(Connection::Unix(listener.accept().await?.0)),
+    }
+}
+
+/// One connection, request by request.
+async fn converse<A, C>(
+    connection: C,
+    answer: Arc<A>,
+    _permit: OwnedSemaphorePermit,
+    mut stopped: watch::Receiver<bool>,
+) where
+    A: Fn(&Request<Incoming>) -> Reply,
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    let service = service_fn(move |request| {
+        let reply = catch_unwind(AssertUnwindSafe(|| answer(&request))).unwrap_or_else(|_| {
+            tracing::error!(path = request.uri().path(), "a bug: answering a request panicked");
+            routes::plain(StatusCode::INTERNAL_SERVER_ERROR, "a bug in longhaul: its log says more\n")
+        });
+        std::future::ready(Ok::<_, Infallible>(reply))
+    });
+    let mut connection = std::pin::pin!(
+        http1::Builder::new()
+            .header_read_timeout(None) // The guard has the deadlines.
+            .max_buf_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(Guard::new(connection)), service)
+    );
+    // An error here is a client that went away, was late or spoke no HTTP: nothing that an operator could act on.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+#[cfg(test)]
+mod tests;
