@@ -1,3 +1,5 @@
 //! Being written.
 
+pub mod assets;
 pub mod demo;
+pub mod status;

@@ -1,0 +1,189 @@
+//! `longhaul status`: what a running Longhaul sees, as a table in the terminal.
+//!
+//! It asks the running instance for its snapshot instead of looking by itself: the table, the page and `/metrics` then
+//! cannot disagree, and it needs no permission that the instance has. Rendering is pure ([`render`]); only [`run`]
+//! touches the network and the terminal. The hazard is text from elsewhere: a control character in a job's name or a
+//! log's line would reach the terminal, so every cell is made printable.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::header::HOST;
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::model::Snapshot;
+use crate::web::routes::SNAPSHOT;
+
+mod table;
+mod view;
+
+pub use view::render;
+
+/// Where Longhaul listens by default.
+const DEFAULT_URL: &str = "http://127.0.0.1:10787";
+/// For the whole exchange: the answer is ready, so what takes longer is broken.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of an answer; two hundred jobs are one megabyte.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// Columns where there is no terminal: enough for everything.
+const DEFAULT_WIDTH: usize = 140;
+
+/// Show what a running longhaul sees.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Print the snapshot as JSON, as the running instance gives it
+    #[arg(long)]
+    pub json: bool,
+    /// Where the running instance listens: http://HOST:PORT or unix:/PATH
+    #[arg(long, value_name = "URL", default_value = DEFAULT_URL)]
+    pub url: String,
+}
+
+/// Asks and prints.
+pub async fn run(args: StatusArgs) -> anyhow::Result<()> {
+    let body = tokio::time::timeout(DEADLINE, fetch(&args.url))
+        .await
+        .with_context(|| format!("{} did not answer within {} s", args.url, DEADLINE.as_secs()))??;
+    let mut out = std::io::stdout().lock();
+    let text = if args.json {
+        body
+    } else {
+        let snapshot: Snapshot = serde_json::from_slice(&body).with_context(|| {
+            format!("{} answers, but not with a snapshot of this version of longhaul; try --json", args.url)
+        })?;
+        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let text = render(&snapshot, width());
+        if colour { view::paint(&text) } else { text }.into_bytes()
+    };
+    match out.write_all(&text).and_then(|()| out.flush()) {
+        // `status | head` has what it wanted.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to the terminal"),
+    }
+}
+
+/// Columns: what COLUMNS says, else the terminal itself.
+fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let asked = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    told.or_else(asked).filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
+}
+
+/// The snapshot of the instance at `url`, as it is.
+async fn fetch(url: &str) -> anyhow::Result<Vec<u8>> {
+    if let Some(path) = url.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        let stream = UnixStream::connect(path).await.with_context(|| nobody(url))?;
+        return get(stream, "localhost").await.with_context(|| format!("cannot read the snapshot from {url}"));
+    }
+    let uri: Uri = url.parse().with_context(|| format!("{url:?} is no URL; write http://HOST:PORT or unix:/PATH"))?;
+    let Some(host) = uri.host().filter(|_| uri.scheme_str() == Some("http")) else {
+        bail!("{url:?} is no URL that longhaul listens on; write http://HOST:PORT or unix:/PATH");
+    };
+    let port = uri.port_u16().unwrap_or(80);
+    // A literal IPv6 address stands in brackets in a URL and without them in a socket address.
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((bare, port)).await.with_context(|| nobody(url))?;
+    get(stream, &format!("{host}:{port}")).await.with_context(|| format!("cannot read the snapshot from {url}"))
+}
+
+fn nobody(url: &str) -> String {
+    format!(
+        "no longhaul answers at {url}; start one with `longhaul` (or `longhaul demo` to see it work), or say where it \
+         listens with --url"
+    )
+}
+
+async fn get(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, host: &str) -> anyhow::Result<Vec<u8>> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let exchange = async {
+        let request = Request::get(SNAPSHOT).header(HOST, host).body(Empty::<Bytes>::new())?;
+        let response = sender.send_request(request).await?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::SERVICE_UNAVAILABLE => bail!("it has just started and has no snapshot yet; ask again"),
+            StatusCode::NOT_FOUND => bail!("something else than longhaul answers there (404)"),
+            status => bail!("it answers {status}"),
+        }
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        Ok(body.map_err(|error| anyhow::anyhow!(error))?.to_bytes().into())
+    };
+    // The connection only moves while it is polled; the exchange is over first unless the server breaks off.
+    let mut exchange = std::pin::pin!(exchange);
+    tokio::select! {
+        result = &mut exchange => result,
+        broken = connection => {
+            broken?;
+            exchange.await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers one connection with `answer`.
+    async fn scripted(answer: &'static str) -> (String, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            assert!(request.starts_with(b"GET /api/v1/snapshot HTTP/1.1\r\n"));
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        (url, task)
+    }
+
+    #[tokio::test]
+    async fn what_the_instance_says_is_returned_as_it_is() {
+        let (url, task) = scripted("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}\n").await;
+        assert_eq!(fetch(&url).await.unwrap(), b"{}\n");
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_goes_wrong_is_said_with_what_to_do() {
+        for (answer, word) in [
+            ("HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\n\r\n", "ask again"),
+            ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "something else"),
+            ("HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", "500"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\n{}", "cannot read"),
+            ("SSH-2.0-OpenSSH\r\n", "cannot read"),
+        ] {
+            let (url, task) = scripted(answer).await;
+            let error = format!("{:#}", fetch(&url).await.unwrap_err());
+            assert!(error.contains(word) && error.contains(&url), "{error}");
+            task.await.unwrap();
+        }
+        for url in ["127.0.0.1:10787", "https://127.0.0.1:10787", "ftp://x", "http://", "::"] {
+            let error = format!("{:#}", fetch(url).await.unwrap_err());
+            assert!(error.contains("unix:/PATH"), "{url}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_there_says_how_to_start_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        for url in [url.as_str(), "unix:/nonexistent/l.sock"] {
+            let error = format!("{:#}", fetch(url).await.unwrap_err());
+            assert!(error.contains(url) && error.contains("start one with `longhaul`"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What the table says: one row a job, a volume, an engine, an alert, and what cannot be seen.
+//!
+//! Pure: a snapshot and a width give a text. Colour is put on afterwards, on words that mean something by themselves.
+
+use std::fmt::Write;
+
+use super::table::{Column, Table, wrap};
+use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, VolumeView};
+use crate::model::{Answer, Bounds};
+use crate::web::words;
+
+use Column::{Figure, Text};
+
+/// Cells of the bar.
+const BAR: usize = 12;
+/// What is not known.
+const NONE: &str = "-";
+/// Narrower than this nothing useful can be set.
+const MIN_WIDTH: usize = 40;
+/// From this width on the bar and the second-rate figures have room.
+const WIDE: usize = 120;
+/// From this width on an end is said with its weekday and year.
+const ROOMY: usize = 100;
+
+/// The snapshot for a terminal of `width` columns.
+pub fn render(snapshot: &Snapshot, width: usize) -> String {
+    let width = width.max(MIN_WIDTH);
+    let mut out = String::new();
+    let at = words::moment(snapshot.at).unwrap_or_else(|| "an unknown time".to_owned());
+    let up = words::span(snapshot.at - snapshot.started_at);
+    let head = format!("longhaul {} on {}, {at}, up for {up}", snapshot.version, snapshot.instance);
+    wrap(&mut out, &head, width);
+    alerts(&mut out, snapshot, width);
+    jobs(&mut out, snapshot, width);
+    volumes(&mut out, snapshot, width);
+    engines(&mut out, snapshot, width);
+    unseen(&mut out, snapshot, width);
+    out
+}
+
+fn jobs(out: &mut String, snapshot: &Snapshot, width: usize) {
+    out.push('\n');
+    if snapshot.jobs.is_empty() {
+        out.push_str("No jobs yet: name one under jobs or pipelines in the configuration, or let a job\n");
+        out.push_str("write a progress file into jobs_dir.\n");
+        return;
+    }
+    let mut columns = vec![("JOB", Text), ("STATE", Text)];
+    if width >= WIDE {
+        columns.push(("PROGRESS", Text));
+    }
+    columns.extend([("%", Figure), ("DONE", Figure), ("RATE", Figure), ("TOK/S", Figure), ("LEFT", Figure)]);
+    if width >= WIDE {
+        columns.push(("IDLE", Figure));
+    }
+    columns.push((if width >= ROOMY { "END" } else { "END (UTC)" }, Figure));
+    let mut table = Table::new(&columns);
+    for job in &snapshot.jobs {
+        table.row(job_cells(job, width));
+    }
+    table.write(out, width);
+    for job in &snapshot.jobs {
+        notes(out, job, width);
+    }
+}
+
+fn job_cells(job: &JobView, width: usize) -> Vec<String> {
+    let wide = width >= WIDE;
+    let (done, expected) = (job.done.get(), job.expected.get());
+    let share = done.zip(expected).and_then(|(done, expected)| words::percent(done, expected));
+    let mut cells = vec![job.name.to_string(), job.state.as_str().to_owned()];
+    if wide {
+        cells.push(share.map_or_else(String::new, bar));
+    }
+    cells.extend([
+        share.map_or_else(none, |share| format!("{share:.1}")),
+        match (done, expected) {
+            (Some(done), Some(expected)) => format!("{}/{}", words::count(done), words::count(expected)),
+            (Some(done), None) => words::count(done),
+            (None, _) => none(),
+        },
+        job.items_per_second.get().map_or_else(none, |rate| words::pace(rate, "").replace(" /", "/")),
+        job.tokens_per_second.get().map_or_else(none, |rate| words::count(rate.round())),
+        job.eta_seconds.get().map_or_else(none, |left| words::span(left.mid)),
+    ]);
+    if wide {
+        cells.push(job.idle_seconds.get().map_or_else(none, words::span));
+    }
+    let end = job.ended_at.get().or_else(|| job.predicted_end_at.get().map(|end| end.mid));
+    cells.push(end.and_then(if width >= ROOMY { words::moment } else { words::short_moment }).unwrap_or_else(none));
+    cells
+}
+
+/// What a row has no room for, under the table: how sure the end is, why there is none, why it stands still.
+fn notes(out: &mut String, job: &JobView, width: usize) {
+    let mut say = |text: String| {
+        wrap(out, &format!("  {}: {text}", job.name), width);
+    };
+    match (job.state, &job.eta_seconds) {
+        (JobState::Stalled, _) => {
+            let cause = job.stall_cause.map_or("unknown", |cause| cause.as_str());
+            let idle = job.idle_seconds.get().map_or_else(|| "too long".to_owned(), words::span);
+            say(format!("nothing has moved for {idle}; likely cause: {}", words::spoken(cause)));
+        }
+        (_, Answer::Known(Bounds { low: Some(low), high: Some(high), .. })) => {
+            say(format!("80 % likely {} to {} left", words::span(*low), words::span(*high)));
+        }
+        (JobState::Running, Answer::Unknown { unknown }) => say(format!("no end is known: {unknown}")),
+        _ => {}
+    }
+    if let Some(failed) = job.failed.get().filter(|failed| *failed > 0.0) {
+        say(format!("{} failed", words::count(failed)));
+    }
+    for output in job.outputs.iter().filter(|output| output.on_expected_mount == Some(false)) {
+        let place = output.mountpoint.as_deref().unwrap_or("another volume");
+        say(format!("{} is on {place}, not on the expected mount", output.path));
+    }
+}
+
+fn bar(share: f64) -> String {
+    // Full only at 100 %; the cast is of a number between 0 and BAR.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let full = (share / 100.0 * BAR as f64) as usize;
+    format!("{}{}", "#".repeat(full.min(BAR)), ".".repeat(BAR.saturating_sub(full)))
+}
+
+fn volumes(out: &mut String, snapshot: &Snapshot, width: usize) {
+    if !snapshot.volumes.is_empty() {
+        out.push('\n');
+        let mut table = Table::new(&[
+            ("VOLUME", Text),
+            ("STATE", Text),
+            ("AVAIL", Figure),
+            ("SIZE", Figure),
+            ("FULL IN", Figure),
+            ("WRITTEN BY", Text),
+        ]);
+        for volume in &snapshot.volumes {
+            table.row(volume_cells(volume));
+        }
+        table.write(out, width);
+    }
+    for path in snapshot.paths.iter().filter(|path| path.present.get() == Some(false)) {
+        let reason = path.reason.as_deref().unwrap_or("it is not there");
+        wrap(out, &format!("  {} is missing: {reason}", path.path), width);
+    }
+}
+
+fn volume_cells(volume: &VolumeView) -> [String; 6] {
+    let avail = volume.avail.get();
+    let state = match (volume.up, avail) {
+        (false, _) => "no answer",
+        (_, Some(avail)) if avail <= volume.min_avail => "full",
+        _ if volume.readonly => "read-only",
+        _ => "ok",
+    };
+    [
+        volume.mountpoint.clone(),
+        state.to_owned(),
+        avail.map_or_else(none, words::bytes),
+        volume.size.get().map_or_else(none, words::bytes),
+        volume.seconds_to_full.get().map_or_else(none, words::span),
+        volume.jobs.iter().map(crate::model::JobName::as_str).collect::<Vec<_>>().join(", "),
+    ]
+}
+
+fn engines(out: &mut String, snapshot: &Snapshot, width: usize) {
+    if snapshot.engines.is_empty() {
+        return;
+    }
+    out.push('\n');
+    let mut table = Table::new(&[
+        ("ENGINE", Text),
+        ("STATE", Text),
+        ("MODEL", Text),
+        ("GEN TOK/S", Figure),
+        ("RUNNING", Figure),
+        ("WAITING", Figure),
+        ("KV CACHE", Figure),
+    ]);
+    for engine in &snapshot.engines {
+        engine_rows(&mut table, engine);
+    }
+    table.write(out, width);
+}
+
+fn engine_rows(table: &mut Table, engine: &EngineView) {
+    let state = words::spoken(engine.state.as_str());
+    let number = |answer: &Answer<f64>| answer.get().map_or_else(none, |value| words::count(value.round()));
+    if engine.models.is_empty() {
+        table.row([engine.name.to_string(), state.clone(), none(), none(), none(), none(), none()]);
+    }
+    for (name, model) in &engine.models {
+        table.row([
+            engine.name.to_string(),
+            state.clone(),
+            name.clone(),
+            number(&model.generation_tokens_per_second),
+            number(&model.running),
+            number(&model.waiting),
+            model.kv_cache_usage.get().map_or_else(none, |share| format!("{:.0} %", share * 100.0)),
+        ]);
+    }
+}
+
+fn alerts(out: &mut String, snapshot: &Snapshot, width: usize) {
+    let mut alerts: Vec<&AlertView> = snapshot.alerts.iter().collect();
+    alerts.sort_by_key(|alert| (alert.state != AlertState::Firing, &alert.name));
+    if !alerts.is_empty() {
+        out.push('\n');
+    }
+    for alert in alerts {
+        let summary = alert.annotations.get("summary").map_or("", String::as_str);
+        let since = words::span(snapshot.at - alert.fired_at.unwrap_or(alert.active_at));
+        let line = format!("{} {} for {since}: {summary}", alert.state.as_str().to_uppercase(), alert.name);
+        wrap(out, &line, width);
+    }
+}
+
+fn unseen(out: &mut String, snapshot: &Snapshot, width: usize) {
+    let mut lines = Vec::new();
+    for source in snapshot.sources.iter().filter(|source| !source.up) {
+        let reason = source.reason.as_deref().unwrap_or("it has not answered");
+        let state = if source.seen { "DOWN" } else { "awaited" };
+        lines.push(format!("{state} {}: {reason}", source.source));
+    }
+    for worker in snapshot.workers.iter().filter(|worker| !worker.up) {
+        lines.push(format!("DOWN worker process {}: it is being started again", worker.worker));
+    }
+    for (name, integration) in &snapshot.notifications.integrations {
+        if let Some(reason) = &integration.reason {
+            let waiting = snapshot.notifications.outbox_length;
+            lines.push(format!("FAILED notifications by {name} ({waiting} wait): {reason}"));
+        }
+    }
+    if !lines.is_empty() {
+        out.push('\n');
+    }
+    for line in lines {
+        wrap(out, &line, width);
+    }
+}
+
+fn none() -> String {
+    NONE.to_owned()
+}
+
+/// Puts colour on the words that say that something is wrong or right, and on headings.
+pub(super) fn paint(text: &str) -> String {
+    const WORDS: &[(&str, &str)] = &[
+        ("FIRING", "31;1"),
+        ("PENDING", "33;1"),
+        ("DOWN", "31;1"),
+        ("FAILED", "31;1"),
+        ("stalled", "31;1"),
+        ("down", "31;1"),
+        ("full", "31;1"),
+        ("running", "32"),
+        ("finishing", "32"),
+        ("up", "32"),
+    ];
+    let mut out = String::with_capacity(text.len() + 256);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let body = line.trim_end_matches('\n');
+        // Only the first words of a line are states; further on the same words are prose.
+        let coloured = WORDS.iter().find_map(|(word, code)| {
+            let at = body.split("  ").next().map_or(0, str::len);
+            let from = if body.starts_with(word) {
+                0
+            } else {
+                body.get(at..).map(|rest| at + rest.len() - rest.trim_start().len())?
+            };
+            let rest = body.get(from..)?.strip_prefix(word)?;
+            if !(rest.is_empty() || rest.starts_with(' ')) {
+                return None;
+            }
+            Some(format!("{}\u{1b}[{code}m{word}\u{1b}[0m{rest}", body.get(..from)?))
+        });
+        let heading = number == 0
+            || body.split_whitespace().next().is_some_and(|word| ["JOB", "VOLUME", "ENGINE"].contains(&word));
+        match coloured {
+            Some(coloured) => out.push_str(&coloured),
+            None if heading => {
+                let _ = write!(out, "\u{1b}[1m{body}\u{1b}[0m");
+            }
+            None => out.push_str(body),
+        }
+        out.push_str(line.get(body.len()..).unwrap_or_default());
+    }
+    out
+}
