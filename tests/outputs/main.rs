@@ -7,6 +7,7 @@
 mod support;
 
 mod assets;
+mod dashboards;
 mod metrics;
 mod page;
 mod status;
