@@ -8,6 +8,7 @@
 //! Every request only reads. Once there is one that changes something, the check of the Host header (against DNS
 //! rebinding) belongs in [`routes`], before the method is looked at.
 
+pub mod error;
 pub mod listen;
 pub mod metrics;
 pub mod page;
@@ -17,6 +18,7 @@ pub mod words;
 mod guard;
 mod server;
 
-pub use listen::{Bound, Listen, WebError, bind};
+pub use error::WebError;
+pub use listen::{Bound, Listen, bind};
 pub use routes::State;
 pub use server::serve;

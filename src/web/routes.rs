@@ -11,7 +11,7 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue,
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::watch;
 
-use super::listen::WebError;
+use super::error::WebError;
 use super::server::Reply;
 use super::{metrics, page};
 use crate::model::Snapshot;

@@ -1,0 +1,225 @@
+//! The rows of alerts, volumes and engines, and of what could not be seen.
+
+use super::Tone;
+use crate::model::Answer;
+use crate::model::snapshot::{AlertState, AlertView, EngineState, EngineView, Snapshot, SourceView, VolumeView};
+use crate::web::words;
+
+pub(super) struct Alert<'a> {
+    pub(super) tone: Tone,
+    pub(super) name: &'a str,
+    pub(super) state: &'static str,
+    pub(super) severity: &'a str,
+    pub(super) labels: Vec<(&'a str, &'a str)>,
+    pub(super) summary: &'a str,
+    pub(super) description: &'a str,
+    pub(super) runbook: Option<&'a str>,
+    pub(super) since: String,
+}
+
+pub(super) struct Volume<'a> {
+    pub(super) tone: Tone,
+    pub(super) state: String,
+    pub(super) mountpoint: &'a str,
+    pub(super) device: &'a str,
+    pub(super) fstype: &'a str,
+    pub(super) used: Option<f64>,
+    pub(super) avail: String,
+    pub(super) size: String,
+    pub(super) full_in: String,
+    pub(super) fill: String,
+    pub(super) inodes: Option<String>,
+    pub(super) jobs: String,
+    pub(super) reason: Option<&'a str>,
+}
+
+pub(super) struct Engine<'a> {
+    pub(super) tone: Tone,
+    pub(super) state: String,
+    pub(super) name: &'a str,
+    pub(super) url: &'a str,
+    pub(super) restarts: u64,
+    pub(super) reason: Option<&'a str>,
+    pub(super) last: String,
+    pub(super) models: Vec<Model<'a>>,
+}
+
+pub(super) struct Model<'a> {
+    pub(super) name: &'a str,
+    pub(super) generation: String,
+    pub(super) prompt: String,
+    pub(super) running: String,
+    pub(super) waiting: String,
+    pub(super) cache: Option<f64>,
+}
+
+pub(super) struct Broken<'a> {
+    pub(super) what: String,
+    pub(super) reason: &'a str,
+    pub(super) last: String,
+}
+
+pub(super) fn severity(view: &AlertView) -> &str {
+    view.labels.get("severity").map_or("", String::as_str)
+}
+
+pub(super) fn alert(view: &AlertView, now: f64) -> Alert<'_> {
+    let text = |key: &str| view.annotations.get(key).map_or("", String::as_str);
+    let severity = severity(view);
+    let firing = view.state == AlertState::Firing;
+    Alert {
+        tone: match (firing, severity) {
+            (true, "critical") => Tone::Bad,
+            (true, "info") => Tone::Quiet,
+            _ => Tone::Warn,
+        },
+        name: &view.name,
+        state: view.state.as_str(),
+        severity,
+        labels: view
+            .labels
+            .iter()
+            .filter(|(name, _)| !["alertname", "severity", "job", "instance"].contains(&name.as_str()))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect(),
+        summary: text("summary"),
+        description: text("description"),
+        // A link must lead to the web: an annotation is a user's text, and `javascript:` is a scheme too.
+        runbook: view
+            .annotations
+            .get("runbook_url")
+            .map(String::as_str)
+            .filter(|url| url.starts_with("https://") || url.starts_with("http://")),
+        since: words::span(now - view.fired_at.unwrap_or(view.active_at)),
+    }
+}
+
+pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
+    let (size, avail) = (view.size.get(), view.avail.get());
+    let to_full = view.seconds_to_full.get();
+    let (tone, state) = match (view.up, view.readonly, avail) {
+        (false, ..) => (Tone::Bad, "does not answer".to_owned()),
+        (_, _, Some(avail)) if avail <= view.min_avail => (Tone::Bad, "full".to_owned()),
+        _ if view.readonly => (if view.jobs.is_empty() { Tone::Quiet } else { Tone::Bad }, "read-only".to_owned()),
+        _ if to_full.is_some_and(|seconds| seconds < 86_400.0) => (Tone::Warn, "filling".to_owned()),
+        _ => (Tone::Good, "ok".to_owned()),
+    };
+    let inodes_left = view.files.get().zip(view.files_free.get()).and_then(|(all, free)| words::percent(free, all));
+    Volume {
+        tone,
+        state,
+        mountpoint: &view.mountpoint,
+        device: &view.device,
+        fstype: &view.fstype,
+        // Used is what is not available: blocks reserved for root are as good as used to a job.
+        used: size.zip(avail).and_then(|(size, avail)| words::percent(size - avail, size)),
+        avail: avail.map_or_else(|| "unknown".to_owned(), words::bytes),
+        size: size.map_or_else(|| "unknown".to_owned(), words::bytes),
+        full_in: to_full.map_or_else(
+            || "—".to_owned(),
+            |seconds| if seconds <= 0.0 { "now".to_owned() } else { words::span(seconds) },
+        ),
+        fill: view.fill_bytes_per_second.get().map_or_else(
+            || "—".to_owned(),
+            |fill| {
+                if fill.abs() < 1.0 {
+                    "none".to_owned()
+                } else {
+                    format!("{}{}/s", if fill > 0.0 { "+" } else { "−" }, words::bytes(fill.abs()))
+                }
+            },
+        ),
+        // Worth a word only when they run out before the bytes do.
+        inodes: inodes_left.filter(|left| *left < 10.0).map(|left| format!("{left:.1} % of inodes left")),
+        jobs: view.jobs.iter().map(crate::model::JobName::as_str).collect::<Vec<_>>().join(", "),
+        reason: view.reason.as_deref(),
+    }
+}
+
+pub(super) fn missing_paths(snapshot: &Snapshot) -> Vec<(&str, String)> {
+    snapshot
+        .paths
+        .iter()
+        .filter(|path| path.present.get() == Some(false))
+        .map(|path| {
+            let reason = path.reason.clone().unwrap_or_else(|| "it is not there".to_owned());
+            (path.path.as_str(), reason)
+        })
+        .collect()
+}
+
+pub(super) fn engine(view: &EngineView, now: f64) -> Engine<'_> {
+    let number = |answer: &Answer<f64>| answer.get().map_or_else(|| "—".to_owned(), words::count);
+    Engine {
+        tone: match view.state {
+            EngineState::Up => Tone::Good,
+            EngineState::NeverSeen => Tone::Quiet,
+            EngineState::Down => Tone::Bad,
+        },
+        state: words::spoken(view.state.as_str()),
+        name: view.name.as_str(),
+        url: &view.url,
+        restarts: view.restarts,
+        reason: view.reason.as_deref(),
+        last: ago(&view.last_scrape_at, now),
+        models: view
+            .models
+            .iter()
+            .map(|(name, model)| Model {
+                name,
+                generation: number(&model.generation_tokens_per_second.clone().map(f64::round)),
+                prompt: number(&model.prompt_tokens_per_second.clone().map(f64::round)),
+                running: number(&model.running),
+                waiting: number(&model.waiting),
+                cache: model.kv_cache_usage.get().and_then(|share| words::percent(share, 1.0)),
+            })
+            .collect(),
+    }
+}
+
+/// What answered before and does not now, and other things of ours that are wrong.
+pub(super) fn broken(snapshot: &Snapshot) -> Vec<Broken<'_>> {
+    let sources = snapshot.sources.iter().filter(|source| source.seen && !source.up);
+    let mut list: Vec<_> = sources.map(|source| silent(source, snapshot.at)).collect();
+    for worker in snapshot.workers.iter().filter(|worker| !worker.up) {
+        list.push(Broken {
+            what: format!("worker process {}", worker.worker),
+            reason: "it does not run and is being started again",
+            last: format!("started again {} times", worker.restarts),
+        });
+    }
+    for (name, integration) in &snapshot.notifications.integrations {
+        if let Some(reason) = &integration.reason {
+            list.push(Broken {
+                what: format!("notifications by {name}"),
+                reason,
+                last: format!("{} wait and are tried again", snapshot.notifications.outbox_length),
+            });
+        }
+    }
+    if !snapshot.notifications.outbox_durable {
+        list.push(Broken {
+            what: "outbox".to_owned(),
+            reason: "the disk under storage.path refuses it: waiting messages are held in memory and a crash loses them",
+            last: String::new(),
+        });
+    }
+    list
+}
+
+/// What never answered: mostly files that do not exist yet, and no alarm.
+pub(super) fn awaited(snapshot: &Snapshot) -> Vec<Broken<'_>> {
+    snapshot.sources.iter().filter(|source| !source.seen && !source.up).map(|s| silent(s, snapshot.at)).collect()
+}
+
+fn silent(source: &SourceView, now: f64) -> Broken<'_> {
+    Broken {
+        what: source.source.to_string(),
+        reason: source.reason.as_deref().unwrap_or("it has not answered"),
+        last: format!("last good {}", ago(&source.last_success_at, now)),
+    }
+}
+
+fn ago(at: &Answer<f64>, now: f64) -> String {
+    at.get().map_or_else(|| "never".to_owned(), |at| format!("{} ago", words::span(now - at)))
+}
