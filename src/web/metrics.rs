@@ -41,8 +41,7 @@ fn metric(family: &Family, sample: Sample<'_>) -> proto::Metric {
     let labels = family.labels.iter().zip(sample.values).map(|(name, value)| {
         let mut pair = proto::LabelPair::default();
         pair.set_name((*name).to_owned());
-        // A zero byte in a label value is legal in the format and ends Prometheus' lexer, and with it the whole scrape.
-        pair.set_value(if value.contains('\0') { value.replace('\0', "\u{fffd}") } else { value.into_owned() });
+        pair.set_value(value.into_owned());
         pair
     });
     let mut metric = proto::Metric::from_label(labels.collect());
