@@ -1,103 +1,153 @@
-//! Numbers, sizes, spans and moments as people read them; the same words on the page, in mails and on the terminal.
+//! Numbers, sizes, spans and moments as people say them, on the page, on the terminal and in mails. `/metrics` and the
+//! JSON have the exact ones.
+//!
+//! Pure and separate because all outputs must say the same. Rounding is by the reader's need: two units of a span, three
+//! digits of a size. Bytes are binary and say so (GiB); moments name their zone.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// A count with thousands separators: `25,000`; a fraction keeps one digit.
+/// A span in its two largest units: `9 h 12 min`, `45 s`. A negative one is none.
+pub fn span(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return "unknown".to_owned();
+    }
+    // Minutes and up are rounded to the smaller unit shown, so that 59.9 s is 1 min and not 60 s.
+    let seconds = seconds.max(0.0);
+    let units = [(86_400.0, "d", 3_600.0, "h"), (3_600.0, "h", 60.0, "min"), (60.0, "min", 1.0, "s")];
+    for (large, large_name, small, small_name) in units {
+        let rounded = (seconds / small).round() * small;
+        if rounded >= large {
+            let (whole, rest) = ((rounded / large).floor(), ((rounded % large) / small).round());
+            // From ten thousand days on nobody counts hours, or days.
+            return match (large_name, whole) {
+                ("d", days) if days >= 10_000.0 => "more than 27 years".to_owned(),
+                ("d", days) if days >= 10.0 => format!("{days:.0} d"),
+                _ if rest == 0.0 => format!("{whole:.0} {large_name}"),
+                _ => format!("{whole:.0} {large_name} {rest:.0} {small_name}"),
+            };
+        }
+    }
+    format!("{seconds:.0} s")
+}
+
+/// Bytes in binary units with three digits: `1.30 TiB`.
+pub fn bytes(bytes: f64) -> String {
+    if !bytes.is_finite() {
+        return "unknown".to_owned();
+    }
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] {
+        // 1023.5 would round to 1024 of this unit.
+        if value.abs() < 1023.5 || unit == "PiB" {
+            return match value.abs() {
+                _ if unit == "B" => format!("{value:.0} B"),
+                small if small < 9.995 => format!("{value:.2} {unit}"),
+                medium if medium < 99.95 => format!("{value:.1} {unit}"),
+                _ => format!("{value:.0} {unit}"),
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{bytes:.0} B")
+}
+
+/// A count with thousands apart: `25,000`; a count that is not whole keeps one digit.
 pub fn count(value: f64) -> String {
-    let rounded =
-        if value.fract() == 0.0 || value.abs() >= 1000.0 { value.round() } else { (value * 10.0).round() / 10.0 };
-    let text = format!("{rounded}");
-    let (whole, fraction) =
-        text.split_once('.').map_or((text.as_str(), None), |(whole, fraction)| (whole, Some(fraction)));
-    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    if !value.is_finite() {
+        return "unknown".to_owned();
+    }
+    let text = if (value - value.round()).abs() < 0.05 { format!("{value:.0}") } else { format!("{value:.1}") };
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
+    let (whole, rest) = digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
     let mut grouped = String::from(sign);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 && digit.is_ascii_digit() {
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
     }
-    if let Some(fraction) = fraction {
+    if let Some(rest) = rest {
         grouped.push('.');
-        grouped.push_str(fraction);
+        grouped.push_str(rest);
     }
     grouped
 }
 
-/// A rate with three significant digits: `0.735`, `1,386`.
-pub fn rate(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size < 0.001 => format!("{value:.1e}"),
-        size if size < 1.0 => format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
-        size if size < 10.0 => format!("{value:.2}"),
-        size if size < 100.0 => format!("{value:.1}"),
-        _ => count(value.round()),
+/// A pace with two or three digits, per second where that shows any, else per minute or hour.
+pub fn pace(per_second: f64, thing: &str) -> String {
+    if !per_second.is_finite() {
+        return "unknown".to_owned();
     }
-}
-
-/// A share as a percentage: `1.2 %`, `43 %`; never 100 % or 0 % unless it is.
-pub fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    match percent {
-        p if p >= 100.0 || p == 0.0 => format!("{p:.0} %"),
-        p if p > 99.9 => "99.9 %".to_owned(),
-        p if !(10.0..99.0).contains(&p) => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
-    }
-}
-
-/// Bytes in powers of 1,024, which is what the unit says: `2.8 TiB`.
-pub fn bytes(value: f64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = value;
-    let mut unit = UNITS[0];
-    for next in &UNITS[1..] {
-        if value.abs() < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    if unit == "B" || value.abs() >= 100.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
-}
-
-/// A span in its two largest units: `9 h 20 min`, `3 d 4 h`, `48 s`.
-pub fn span(seconds: f64) -> String {
-    if !seconds.is_finite() {
-        return "for ever".to_owned();
-    }
-    let (sign, seconds) = if seconds < 0.0 { ("-", -seconds) } else { ("", seconds) };
-    if seconds < 1.0 {
-        return format!("{sign}{} s", rate((seconds * 10.0).round() / 10.0));
-    }
-    // Ten million years are enough; the cast saturates beyond.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let whole = seconds.round() as u64;
-    let (days, hours, minutes, rest) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
-    let two = |large: u64, unit: &str, small: u64, small_unit: &str| {
-        if small == 0 { format!("{sign}{large} {unit}") } else { format!("{sign}{large} {unit} {small} {small_unit}") }
+    let (value, unit) = match per_second.abs() {
+        0.0 => return format!("0 {thing}/s"),
+        fast if fast >= 0.1 => (per_second, "s"),
+        medium if medium * 60.0 >= 1.0 => (per_second * 60.0, "min"),
+        _ => (per_second * 3_600.0, "h"),
     };
-    match whole {
-        86_400.. => two(days, "d", hours, "h"),
-        3600.. => two(hours, "h", minutes, "min"),
-        60.. => two(minutes, "min", rest, "s"),
-        _ => format!("{sign}{rest} s"),
+    match value.abs() {
+        small if small < 0.995 => format!("{value:.2} {thing}/{unit}"),
+        medium if medium < 9.95 => format!("{value:.1} {thing}/{unit}"),
+        _ => format!("{} {thing}/{unit}", count(value.round())),
     }
 }
 
-/// A moment in a time zone, to the minute, with the zone's offset: `2026-12-01 05:12 +01:00`, or `UTC`.
-pub fn moment(unix: f64, zone: &TimeZone) -> String {
-    #[allow(clippy::cast_possible_truncation)]
-    let Ok(timestamp) = Timestamp::from_second(unix.round() as i64) else { return "out of range".to_owned() };
-    let format = if *zone == TimeZone::UTC { "%Y-%m-%d %H:%M UTC" } else { "%Y-%m-%d %H:%M %:z" };
-    timestamp.to_zoned_datetime(zone.clone()).strftime(format).to_string()
+/// Part of a whole as a percentage that is 100 only when nothing is left, and 0 only when nothing is done.
+pub fn percent(part: f64, whole: f64) -> Option<f64> {
+    if !(part.is_finite() && whole > 0.0) {
+        return None;
+    }
+    let exact = (part / whole * 100.0).clamp(0.0, 100.0);
+    Some(if part < whole { exact.min(99.9) } else { exact })
 }
 
-/// A moment in UTC.
-pub fn utc(unix: f64) -> String {
-    moment(unix, &TimeZone::UTC)
+/// A share as a percentage of one digit that is 100 only when nothing is left: `1.2 %`.
+pub fn percentage(ratio: f64) -> String {
+    percent(ratio, 1.0).map_or_else(|| "unknown".to_owned(), |percent| format!("{percent:.1} %"))
+}
+
+/// A moment in UTC: `Sun 2026-11-29 07:12 UTC`.
+pub fn moment(unix_seconds: f64) -> Option<String> {
+    Some(timestamp(unix_seconds)?.strftime("%a %Y-%m-%d %H:%M UTC").to_string())
+}
+
+/// A moment in UTC in a sentence, which has to say something whatever the moment.
+pub fn utc(unix_seconds: f64) -> String {
+    moment(unix_seconds).unwrap_or_else(|| "an unknown time".to_owned())
+}
+
+/// A moment in a zone, with its offset: `Sun 2026-11-29 08:12 +01:00`; `UTC` for UTC.
+pub fn moment_in(unix_seconds: f64, zone: &TimeZone) -> String {
+    match timestamp(unix_seconds) {
+        Some(timestamp) if *zone != TimeZone::UTC => {
+            timestamp.to_zoned_datetime(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
+        }
+        _ => utc(unix_seconds),
+    }
+}
+
+/// A moment where there is no room: `11-29 07:12`. Whoever shows it says that it is UTC.
+pub fn short_moment(unix_seconds: f64) -> Option<String> {
+    Some(timestamp(unix_seconds)?.strftime("%m-%d %H:%M").to_string())
+}
+
+/// A moment for a `<time>` element.
+pub fn machine_moment(unix_seconds: f64) -> Option<String> {
+    Some(timestamp(unix_seconds)?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn timestamp(unix_seconds: f64) -> Option<Timestamp> {
+    if !unix_seconds.is_finite() {
+        return None;
+    }
+    // The cast saturates, and what is outside the calendar is refused by it.
+    #[allow(clippy::cast_possible_truncation)]
+    Timestamp::from_second(unix_seconds.round() as i64).ok()
+}
+
+/// A state's label value in words: `never_seen` is `never seen`.
+pub fn spoken(label: &str) -> String {
+    label.replace('_', " ")
 }
 
 #[cfg(test)]
@@ -105,49 +155,97 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_as_people_read_them() {
-        let table = [
-            (count(0.0), "0"),
-            (count(25_000.0), "25,000"),
-            (count(-1_234_567.0), "-1,234,567"),
-            (count(1066.4), "1,066"),
-            (count(0.25), "0.3"),
-            (count(999.96), "1,000"),
-            (rate(0.735_2), "0.735"),
-            (rate(1386.2), "1,386"),
-            (rate(0.0), "0"),
-            (rate(12.34), "12.3"),
-            (rate(0.000_01), "1.0e-5"),
-            (percent(0.012), "1.2 %"),
-            (percent(0.43), "43 %"),
-            (percent(1.0), "100 %"),
-            (percent(0.9999), "99.9 %"),
-            (percent(0.0), "0 %"),
-            (bytes(0.0), "0 B"),
-            (bytes(1023.0), "1023 B"),
-            (bytes(3e12), "2.7 TiB"),
-            (bytes(565_405.0), "552 KiB"),
-            (span(48.0), "48 s"),
-            (span(408.0), "6 min 48 s"),
-            (span(33_600.0), "9 h 20 min"),
-            (span(3600.0), "1 h"),
-            (span(274_000.0), "3 d 4 h"),
-            (span(0.25), "0.3 s"),
-            (span(f64::INFINITY), "for ever"),
-            (span(-90.0), "-1 min 30 s"),
-            (utc(1_796_022_831.0), "2026-11-30 07:13 UTC"),
-            (utc(f64::MAX), "out of range"),
-        ];
-        for (ours, wanted) in table {
-            assert_eq!(ours, wanted);
+    fn spans() {
+        for (seconds, said) in [
+            (-5.0, "0 s"),
+            (0.4, "0 s"),
+            (45.0, "45 s"),
+            (59.6, "1 min"),
+            (60.0, "1 min"),
+            (250.0, "4 min 10 s"),
+            (3_599.6, "1 h"),
+            (33_120.0, "9 h 12 min"),
+            (86_399.0, "1 d"),
+            (90_000.0, "1 d 1 h"),
+            (40.0 * 86_400.0, "40 d"),
+            (1e15, "more than 27 years"),
+            (f64::INFINITY, "unknown"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(span(seconds), said, "{seconds}");
         }
+    }
+
+    #[test]
+    fn sizes() {
+        for (value, said) in [
+            (0.0, "0 B"),
+            (1023.0, "1023 B"),
+            (1024.0, "1.00 KiB"),
+            (1_048_575.0, "1.00 MiB"),
+            (1.5e12, "1.36 TiB"),
+            (2.8e12, "2.55 TiB"),
+            (53_687_091_200.0, "50.0 GiB"),
+            (-2048.0, "-2.00 KiB"),
+            (1e30, "888178419700125 PiB"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(bytes(value), said, "{value}");
+        }
+    }
+
+    #[test]
+    fn counts_and_paces() {
+        for (value, said) in [
+            (0.0, "0"),
+            (999.0, "999"),
+            (1000.0, "1,000"),
+            (25_000.0, "25,000"),
+            (1_234_567.0, "1,234,567"),
+            (12.5, "12.5"),
+            (-1234.5, "-1,234.5"),
+            (999.97, "1,000"),
+        ] {
+            assert_eq!(count(value), said);
+        }
+        for (value, said) in [
+            (0.0, "0 items/s"),
+            (1386.2, "1,386 items/s"),
+            (2.25, "2.2 items/s"),
+            (0.735, "0.73 items/s"),
+            (0.02, "1.2 items/min"),
+            (0.001, "3.6 items/h"),
+            (1e-7, "0.00 items/h"),
+        ] {
+            assert_eq!(pace(value, "items"), said);
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_never_100_while_something_is_left() {
+        assert_eq!(percent(24_999.9, 25_000.0), Some(99.9));
+        assert_eq!(percent(25_000.0, 25_000.0), Some(100.0));
+        assert_eq!(percent(30_000.0, 25_000.0), Some(100.0));
+        assert_eq!(percent(0.0, 25_000.0), Some(0.0));
+        assert_eq!(percent(1.0, 0.0), None);
+        assert_eq!(percent(f64::NAN, 1.0), None);
+    }
+
+    #[test]
+    fn moments() {
+        assert_eq!(moment(1_795_936_320.0).as_deref(), Some("Sun 2026-11-29 07:12 UTC"));
+        assert_eq!(machine_moment(1_795_936_320.4).as_deref(), Some("2026-11-29T07:12:00Z"));
+        assert_eq!(moment(1e18), None);
+        assert_eq!(moment(f64::NAN), None);
+        assert_eq!(utc(f64::NAN), "an unknown time");
     }
 
     #[test]
     fn b96_local_time_names_its_offset() {
         let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
-        // One hour before and after the end of summer time on 2026-10-25.
-        assert_eq!(moment(1_792_888_200.0, &berlin), "2026-10-25 02:30 +02:00");
-        assert_eq!(moment(1_792_891_800.0, &berlin), "2026-10-25 02:30 +01:00");
+        // Half past two, twice: summer time ends on 2026-10-25.
+        assert_eq!(moment_in(1_792_888_200.0, &berlin), "Sun 2026-10-25 02:30 +02:00");
+        assert_eq!(moment_in(1_792_891_800.0, &berlin), "Sun 2026-10-25 02:30 +01:00");
+        assert_eq!(moment_in(1_792_888_200.0, &TimeZone::UTC), "Sun 2026-10-25 00:30 UTC");
     }
 }

@@ -29,7 +29,7 @@ fn headline(job: &JobView, at: f64) -> String {
             let settled = done + job.failed.get().unwrap_or(0.0);
             let _ = write!(line, "{} of {} items", text::count(done), text::count(expected));
             if expected > 0.0 {
-                let _ = write!(line, " ({})", text::percent(settled / expected));
+                let _ = write!(line, " ({})", text::percentage(settled / expected));
             }
         }
         (Some(done), None) => {
@@ -113,10 +113,10 @@ fn pace(job: &JobView, engines: &[EngineView]) -> Option<String> {
     }
     let mut parts = Vec::new();
     if let Some(rate) = job.items_per_second.get() {
-        parts.push(format!("{} items/s", text::rate(rate)));
+        parts.push(text::pace(rate, "items"));
     }
     if let Some(rate) = job.tokens_per_second.get() {
-        parts.push(format!("{} tokens/s", text::rate(rate)));
+        parts.push(text::pace(rate, "tokens"));
     }
     if let Some(tokens) = job.tokens_per_item_finished.get() {
         parts.push(format!("{} tokens per finished item", text::count(tokens.round())));
@@ -137,7 +137,7 @@ fn pace(job: &JobView, engines: &[EngineView]) -> Option<String> {
                 );
             }
             if let Some(usage) = model.kv_cache_usage.get() {
-                let _ = write!(line, ", KV cache {}", text::percent(usage));
+                let _ = write!(line, ", KV cache {}", text::percentage(usage));
             }
         }
     }

@@ -13,7 +13,6 @@ pub mod listen;
 pub mod metrics;
 pub mod page;
 pub mod routes;
-pub mod words;
 
 mod guard;
 mod server;

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use askama::Template;
 
 use super::routes::SNAPSHOT;
-use super::words;
 use crate::model::snapshot::{AlertState, JobState, Snapshot};
+use crate::text;
 
 mod job;
 mod things;
@@ -81,8 +81,8 @@ struct Moment {
 impl Moment {
     fn of(unix_seconds: f64) -> Self {
         Self {
-            words: words::moment(unix_seconds).unwrap_or_else(|| "unknown".to_owned()),
-            machine: words::machine_moment(unix_seconds).unwrap_or_default(),
+            words: text::moment(unix_seconds).unwrap_or_else(|| "unknown".to_owned()),
+            machine: text::machine_moment(unix_seconds).unwrap_or_default(),
         }
     }
 }
@@ -116,7 +116,7 @@ fn build<'a>(snapshot: &'a Snapshot, telemetry_path: &'a str) -> Page<'a> {
         instance: &snapshot.instance,
         version: &snapshot.version,
         at: Moment::of(snapshot.at),
-        up_for: words::span(snapshot.at - snapshot.started_at),
+        up_for: text::span(snapshot.at - snapshot.started_at),
         telemetry_path,
         snapshot_path: SNAPSHOT,
         alerts: alerts.into_iter().map(|view| things::alert(view, snapshot.at)).collect(),

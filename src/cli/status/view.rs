@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::table::{Column, Table, wrap};
 use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, VolumeView};
 use crate::model::{Answer, Bounds};
-use crate::web::words;
+use crate::text;
 
 use Column::{Figure, Text};
 
@@ -26,8 +26,8 @@ const ROOMY: usize = 100;
 pub fn render(snapshot: &Snapshot, width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut out = String::new();
-    let at = words::moment(snapshot.at).unwrap_or_else(|| "an unknown time".to_owned());
-    let up = words::span(snapshot.at - snapshot.started_at);
+    let at = text::moment(snapshot.at).unwrap_or_else(|| "an unknown time".to_owned());
+    let up = text::span(snapshot.at - snapshot.started_at);
     let head = format!("longhaul {} on {}, {at}, up for {up}", snapshot.version, snapshot.instance);
     wrap(&mut out, &head, width);
     alerts(&mut out, snapshot, width);
@@ -67,7 +67,7 @@ fn jobs(out: &mut String, snapshot: &Snapshot, width: usize) {
 fn job_cells(job: &JobView, width: usize) -> Vec<String> {
     let wide = width >= WIDE;
     let (done, expected) = (job.done.get(), job.expected.get());
-    let share = done.zip(expected).and_then(|(done, expected)| words::percent(done, expected));
+    let share = done.zip(expected).and_then(|(done, expected)| text::percent(done, expected));
     let mut cells = vec![job.name.to_string(), job.state.as_str().to_owned()];
     if wide {
         cells.push(share.map_or_else(String::new, bar));
@@ -75,19 +75,19 @@ fn job_cells(job: &JobView, width: usize) -> Vec<String> {
     cells.extend([
         share.map_or_else(none, |share| format!("{share:.1}")),
         match (done, expected) {
-            (Some(done), Some(expected)) => format!("{}/{}", words::count(done), words::count(expected)),
-            (Some(done), None) => words::count(done),
+            (Some(done), Some(expected)) => format!("{}/{}", text::count(done), text::count(expected)),
+            (Some(done), None) => text::count(done),
             (None, _) => none(),
         },
-        job.items_per_second.get().map_or_else(none, |rate| words::pace(rate, "").replace(" /", "/")),
-        job.tokens_per_second.get().map_or_else(none, |rate| words::count(rate.round())),
-        job.eta_seconds.get().map_or_else(none, |left| words::span(left.mid)),
+        job.items_per_second.get().map_or_else(none, |rate| text::pace(rate, "").replace(" /", "/")),
+        job.tokens_per_second.get().map_or_else(none, |rate| text::count(rate.round())),
+        job.eta_seconds.get().map_or_else(none, |left| text::span(left.mid)),
     ]);
     if wide {
-        cells.push(job.idle_seconds.get().map_or_else(none, words::span));
+        cells.push(job.idle_seconds.get().map_or_else(none, text::span));
     }
     let end = job.ended_at.get().or_else(|| job.predicted_end_at.get().map(|end| end.mid));
-    cells.push(end.and_then(if width >= ROOMY { words::moment } else { words::short_moment }).unwrap_or_else(none));
+    cells.push(end.and_then(if width >= ROOMY { text::moment } else { text::short_moment }).unwrap_or_else(none));
     cells
 }
 
@@ -99,17 +99,17 @@ fn notes(out: &mut String, job: &JobView, width: usize) {
     match (job.state, &job.eta_seconds) {
         (JobState::Stalled, _) => {
             let cause = job.stall_cause.map_or("unknown", |cause| cause.as_str());
-            let idle = job.idle_seconds.get().map_or_else(|| "too long".to_owned(), words::span);
-            say(format!("nothing has moved for {idle}; likely cause: {}", words::spoken(cause)));
+            let idle = job.idle_seconds.get().map_or_else(|| "too long".to_owned(), text::span);
+            say(format!("nothing has moved for {idle}; likely cause: {}", text::spoken(cause)));
         }
         (_, Answer::Known(Bounds { low: Some(low), high: Some(high), .. })) => {
-            say(format!("80 % likely {} to {} left", words::span(*low), words::span(*high)));
+            say(format!("80 % likely {} to {} left", text::span(*low), text::span(*high)));
         }
         (JobState::Running, Answer::Unknown { unknown }) => say(format!("no end is known: {unknown}")),
         _ => {}
     }
     if let Some(failed) = job.failed.get().filter(|failed| *failed > 0.0) {
-        say(format!("{} failed", words::count(failed)));
+        say(format!("{} failed", text::count(failed)));
     }
     for output in job.outputs.iter().filter(|output| output.on_expected_mount == Some(false)) {
         let place = output.mountpoint.as_deref().unwrap_or("another volume");
@@ -157,9 +157,9 @@ fn volume_cells(volume: &VolumeView) -> [String; 6] {
     [
         volume.mountpoint.clone(),
         state.to_owned(),
-        avail.map_or_else(none, words::bytes),
-        volume.size.get().map_or_else(none, words::bytes),
-        volume.seconds_to_full.get().map_or_else(none, words::span),
+        avail.map_or_else(none, text::bytes),
+        volume.size.get().map_or_else(none, text::bytes),
+        volume.seconds_to_full.get().map_or_else(none, text::span),
         volume.jobs.iter().map(crate::model::JobName::as_str).collect::<Vec<_>>().join(", "),
     ]
 }
@@ -185,8 +185,8 @@ fn engines(out: &mut String, snapshot: &Snapshot, width: usize) {
 }
 
 fn engine_rows(table: &mut Table, engine: &EngineView) {
-    let state = words::spoken(engine.state.as_str());
-    let number = |answer: &Answer<f64>| answer.get().map_or_else(none, |value| words::count(value.round()));
+    let state = text::spoken(engine.state.as_str());
+    let number = |answer: &Answer<f64>| answer.get().map_or_else(none, |value| text::count(value.round()));
     if engine.models.is_empty() {
         table.row([engine.name.to_string(), state.clone(), none(), none(), none(), none(), none()]);
     }
@@ -211,7 +211,7 @@ fn alerts(out: &mut String, snapshot: &Snapshot, width: usize) {
     }
     for alert in alerts {
         let summary = alert.annotations.get("summary").map_or("", String::as_str);
-        let since = words::span(snapshot.at - alert.fired_at.unwrap_or(alert.active_at));
+        let since = text::span(snapshot.at - alert.fired_at.unwrap_or(alert.active_at));
         let line = format!("{} {} for {since}: {summary}", alert.state.as_str().to_uppercase(), alert.name);
         wrap(out, &line, width);
     }

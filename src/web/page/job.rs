@@ -3,7 +3,7 @@
 use super::{Moment, Tone};
 use crate::model::snapshot::{JobState, JobView, Snapshot};
 use crate::model::{Answer, Bounds};
-use crate::web::words;
+use crate::text;
 
 pub(super) struct Job<'a> {
     pub(super) tone: Tone,
@@ -55,7 +55,7 @@ impl Fact {
 pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
     let now = snapshot.at;
     let (done, expected) = (view.done.get(), view.expected.get());
-    let share = done.zip(expected).and_then(|(done, expected)| words::percent(done, expected));
+    let share = done.zip(expected).and_then(|(done, expected)| text::percent(done, expected));
     let ended = view.ended_at.get();
     Job {
         tone: match view.state {
@@ -69,7 +69,7 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
             None => pipeline.to_owned(),
         }),
         state: match (view.state, view.stall_cause) {
-            (JobState::Stalled, Some(cause)) => format!("stalled: {}", words::spoken(cause.as_str())),
+            (JobState::Stalled, Some(cause)) => format!("stalled: {}", text::spoken(cause.as_str())),
             (state, _) => state.as_str().to_owned(),
         },
         progress: share.map(|share| (share, format!("{share:.1} %"))),
@@ -77,10 +77,10 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
         items: items(view),
         left: match (ended, &view.eta_seconds) {
             (Some(ended), _) => Fact::known(
-                view.started_at.get().map_or_else(|| "done".to_owned(), |began| words::span(ended - began)),
+                view.started_at.get().map_or_else(|| "done".to_owned(), |began| text::span(ended - began)),
                 "took in all".to_owned(),
             ),
-            (None, Answer::Known(bounds)) => Fact::known(words::span(bounds.mid), String::new()),
+            (None, Answer::Known(bounds)) => Fact::known(text::span(bounds.mid), String::new()),
             (None, unknown) => Fact::unknown(unknown.reason()),
         },
         end: ended.or_else(|| view.predicted_end_at.get().map(|bounds| bounds.mid)).map(Moment::of),
@@ -107,48 +107,48 @@ fn unseen(view: &JobView) -> Option<&str> {
 
 fn items(view: &JobView) -> Fact {
     let mut note = match view.failed.get() {
-        Some(failed) if failed > 0.0 => format!("{} failed", words::count(failed)),
+        Some(failed) if failed > 0.0 => format!("{} failed", text::count(failed)),
         Some(_) => "none failed".to_owned(),
         None => String::new(),
     };
     match (&view.done, &view.expected) {
         (Answer::Known(done), Answer::Known(expected)) => {
-            Fact::known(format!("{} / {}", words::count(*done), words::count(*expected)), note)
+            Fact::known(format!("{} / {}", text::count(*done), text::count(*expected)), note)
         }
         (Answer::Known(done), Answer::Unknown { unknown }) => {
             if !note.is_empty() {
                 note.push_str("; ");
             }
             note.push_str(&format!("total unknown: {unknown}"));
-            Fact::known(words::count(*done), note)
+            Fact::known(text::count(*done), note)
         }
         (unknown, _) => Fact::unknown(unknown.reason()),
     }
 }
 
 fn interval(bounds: Bounds) -> Option<String> {
-    Some(format!("{} to {}", words::span(bounds.low?), words::span(bounds.high?)))
+    Some(format!("{} to {}", text::span(bounds.low?), text::span(bounds.high?)))
 }
 
 fn pace(view: &JobView) -> Fact {
-    let tokens = view.tokens_per_second.get().map(|tokens| words::pace(tokens, "tok"));
+    let tokens = view.tokens_per_second.get().map(|tokens| text::pace(tokens, "tok"));
     // Once it is over, how fast it was is what counts.
     let run = view.ended_at.get().zip(view.started_at.get()).map(|(ended, began)| ended - began);
     if let Some((done, seconds)) = view.done.get().zip(run).filter(|(_, seconds)| *seconds > 0.0) {
-        return Fact::known(words::pace(done / seconds, "items"), "on average".to_owned());
+        return Fact::known(text::pace(done / seconds, "items"), "on average".to_owned());
     }
     match (&view.items_per_second, tokens) {
-        (Answer::Known(items), tokens) => Fact::known(words::pace(*items, "items"), tokens.unwrap_or_default()),
+        (Answer::Known(items), tokens) => Fact::known(text::pace(*items, "items"), tokens.unwrap_or_default()),
         (_, Some(tokens)) => Fact::known(tokens, String::new()),
         (unknown, None) => Fact::unknown(unknown.reason()),
     }
 }
 
 fn idle(view: &JobView, now: f64) -> Fact {
-    let threshold = format!("stalled from {} on", words::span(view.stall_threshold_seconds));
+    let threshold = format!("stalled from {} on", text::span(view.stall_threshold_seconds));
     match (&view.idle_seconds, view.last_progress_at.get()) {
-        (Answer::Known(idle), _) => Fact::known(format!("{} ago", words::span(*idle)), threshold),
-        (_, Some(last)) => Fact::known(format!("{} ago", words::span(now - last)), String::new()),
+        (Answer::Known(idle), _) => Fact::known(format!("{} ago", text::span(*idle)), threshold),
+        (_, Some(last)) => Fact::known(format!("{} ago", text::span(now - last)), String::new()),
         (unknown, None) => Fact::unknown(unknown.reason()),
     }
 }
@@ -158,19 +158,17 @@ fn output(view: &JobView, snapshot: &Snapshot) -> Fact {
     places.dedup();
     let mut note = Vec::new();
     if let Some(end) = view.projected_output_bytes.get() {
-        note.push(format!("{} at the end", words::bytes(end.mid)));
+        note.push(format!("{} at the end", text::bytes(end.mid)));
     }
     for place in &places {
         let avail = snapshot.volumes.iter().find(|volume| volume.mountpoint == *place).and_then(|v| v.avail.get());
         note.push(
-            avail.map_or_else(
-                || format!("on {place}"),
-                |avail| format!("on {place}, {} available", words::bytes(avail)),
-            ),
+            avail
+                .map_or_else(|| format!("on {place}"), |avail| format!("on {place}, {} available", text::bytes(avail))),
         );
     }
     match &view.output_bytes {
-        Answer::Known(bytes) => Fact::known(words::bytes(*bytes), note.join("; ")),
+        Answer::Known(bytes) => Fact::known(text::bytes(*bytes), note.join("; ")),
         unknown => Fact::unknown(unknown.reason()),
     }
 }
@@ -178,8 +176,8 @@ fn output(view: &JobView, snapshot: &Snapshot) -> Fact {
 fn deadline(view: &JobView, at: f64) -> Deadline {
     let end = view.ended_at.get().or_else(|| view.predicted_end_at.get().map(|bounds| bounds.mid));
     let verdict = end.map(|end| match end - at {
-        late if late > 0.0 => (Tone::Bad, format!("{} late", words::span(late))),
-        early => (Tone::Good, format!("{} to spare", words::span(-early))),
+        late if late > 0.0 => (Tone::Bad, format!("{} late", text::span(late))),
+        early => (Tone::Good, format!("{} to spare", text::span(-early))),
     });
     Deadline { at: Moment::of(at), verdict }
 }

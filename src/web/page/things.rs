@@ -3,7 +3,7 @@
 use super::Tone;
 use crate::model::Answer;
 use crate::model::snapshot::{AlertState, AlertView, EngineState, EngineView, Snapshot, SourceView, VolumeView};
-use crate::web::words;
+use crate::text;
 
 pub(super) struct Alert<'a> {
     pub(super) tone: Tone,
@@ -90,7 +90,7 @@ pub(super) fn alert(view: &AlertView, now: f64) -> Alert<'_> {
             .get("runbook_url")
             .map(String::as_str)
             .filter(|url| url.starts_with("https://") || url.starts_with("http://")),
-        since: words::span(now - view.fired_at.unwrap_or(view.active_at)),
+        since: text::span(now - view.fired_at.unwrap_or(view.active_at)),
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
         _ if to_full.is_some_and(|seconds| seconds < 86_400.0) => (Tone::Warn, "filling".to_owned()),
         _ => (Tone::Good, "ok".to_owned()),
     };
-    let inodes_left = view.files.get().zip(view.files_free.get()).and_then(|(all, free)| words::percent(free, all));
+    let inodes_left = view.files.get().zip(view.files_free.get()).and_then(|(all, free)| text::percent(free, all));
     Volume {
         tone,
         state,
@@ -112,12 +112,12 @@ pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
         device: &view.device,
         fstype: &view.fstype,
         // Used is what is not available: blocks reserved for root are as good as used to a job.
-        used: size.zip(avail).and_then(|(size, avail)| words::percent(size - avail, size)),
-        avail: avail.map_or_else(|| "unknown".to_owned(), words::bytes),
-        size: size.map_or_else(|| "unknown".to_owned(), words::bytes),
+        used: size.zip(avail).and_then(|(size, avail)| text::percent(size - avail, size)),
+        avail: avail.map_or_else(|| "unknown".to_owned(), text::bytes),
+        size: size.map_or_else(|| "unknown".to_owned(), text::bytes),
         full_in: to_full.map_or_else(
             || "—".to_owned(),
-            |seconds| if seconds <= 0.0 { "now".to_owned() } else { words::span(seconds) },
+            |seconds| if seconds <= 0.0 { "now".to_owned() } else { text::span(seconds) },
         ),
         fill: view.fill_bytes_per_second.get().map_or_else(
             || "—".to_owned(),
@@ -125,7 +125,7 @@ pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
                 if fill.abs() < 1.0 {
                     "none".to_owned()
                 } else {
-                    format!("{}{}/s", if fill > 0.0 { "+" } else { "−" }, words::bytes(fill.abs()))
+                    format!("{}{}/s", if fill > 0.0 { "+" } else { "−" }, text::bytes(fill.abs()))
                 }
             },
         ),
@@ -149,14 +149,14 @@ pub(super) fn missing_paths(snapshot: &Snapshot) -> Vec<(&str, String)> {
 }
 
 pub(super) fn engine(view: &EngineView, now: f64) -> Engine<'_> {
-    let number = |answer: &Answer<f64>| answer.get().map_or_else(|| "—".to_owned(), words::count);
+    let number = |answer: &Answer<f64>| answer.get().map_or_else(|| "—".to_owned(), text::count);
     Engine {
         tone: match view.state {
             EngineState::Up => Tone::Good,
             EngineState::NeverSeen => Tone::Quiet,
             EngineState::Down => Tone::Bad,
         },
-        state: words::spoken(view.state.as_str()),
+        state: text::spoken(view.state.as_str()),
         name: view.name.as_str(),
         url: &view.url,
         restarts: view.restarts,
@@ -171,7 +171,7 @@ pub(super) fn engine(view: &EngineView, now: f64) -> Engine<'_> {
                 prompt: number(&model.prompt_tokens_per_second.clone().map(f64::round)),
                 running: number(&model.running),
                 waiting: number(&model.waiting),
-                cache: model.kv_cache_usage.get().and_then(|share| words::percent(share, 1.0)),
+                cache: model.kv_cache_usage.get().and_then(|share| text::percent(share, 1.0)),
             })
             .collect(),
     }
@@ -221,5 +221,5 @@ fn silent(source: &SourceView, now: f64) -> Broken<'_> {
 }
 
 fn ago(at: &Answer<f64>, now: f64) -> String {
-    at.get().map_or_else(|| "never".to_owned(), |at| format!("{} ago", words::span(now - at)))
+    at.get().map_or_else(|| "never".to_owned(), |at| format!("{} ago", text::span(now - at)))
 }
