@@ -1,0 +1,261 @@
+//! `pipelines` and `jobs`: what runs, in which order, where its progress is and where it writes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::super::checked::{Job, JsonFields, LogFormat, Output, Progress, ProgressKind, Stage};
+use super::super::keys::{self, Section};
+use super::super::problem::{Place, Problems};
+use super::super::reader::{Field, Map};
+use super::super::values;
+use super::{Names, count, positive, set, span};
+use crate::model::{EngineName, JobName};
+
+/// A job with the places of what it refers to.
+#[derive(Debug)]
+pub struct Typed {
+    /// As checked so far; its references are checked when all names are known.
+    pub job: Job,
+    /// Where its name stands.
+    pub place: Place,
+    /// Names of jobs and where they stand: `after`, `tokens_from`.
+    pub jobs: Vec<Reference>,
+    /// Names of engines.
+    pub engines: Vec<Reference>,
+}
+
+/// A name that must be defined elsewhere.
+#[derive(Debug)]
+pub struct Reference {
+    /// As typed.
+    pub name: String,
+    /// Where.
+    pub place: Place,
+    /// The key path.
+    pub path: String,
+}
+
+/// Reads `pipelines`, then `jobs`.
+pub fn read(map: &Map<'_>, problems: &mut Problems) -> Vec<Typed> {
+    let mut pipelines = Names::new("pipeline");
+    let mut names = Names::new("job");
+    let mut jobs = Vec::new();
+    for field in map.list("pipelines", problems) {
+        let Some(pipeline) = Map::open(&field, &keys::PIPELINE, problems) else { continue };
+        let name = pipeline.required("name", problems).and_then(|field| {
+            let name = field.parse(problems, values::name)?;
+            pipelines.note(&name, &field, problems);
+            Some(name)
+        });
+        let mut previous: Option<JobName> = None;
+        let stages = pipeline.required("stages", problems).map(|field| field.list(problems)).unwrap_or_default();
+        for (field, number) in stages.iter().zip(1_u32..) {
+            let Some(map) = Map::open(field, &keys::JOB, problems) else { continue };
+            let Some(mut typed) = one(&map, &mut names, problems) else { continue };
+            typed.job.stage = name.clone().map(|pipeline| Stage { pipeline, number });
+            // Stages stand in the order of work; whoever says `after` says it all.
+            if map.typed("after").is_none() {
+                typed.job.after.extend(previous);
+            }
+            previous = Some(typed.job.name.clone());
+            jobs.push(typed);
+        }
+    }
+    for field in map.list("jobs", problems) {
+        let Some(map) = Map::open(&field, &keys::JOB, problems) else { continue };
+        jobs.extend(one(&map, &mut names, problems));
+    }
+    jobs
+}
+
+fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Typed> {
+    let name = map.required("job_name", problems);
+    let place = name.as_ref().map(|field| field.place);
+    let name = name.and_then(|field| {
+        let name = field.parse(problems, values::name)?;
+        names.note(&name, &field, problems);
+        Some(JobName::new(name))
+    });
+    let engines = references(map, "engines", problems);
+    let after = references(map, "after", problems);
+    let tokens_from = map.field("tokens_from").and_then(|field| reference(&field, problems));
+    if tokens_from.is_none() && map.flag("include_prompt_tokens", problems) {
+        map.warning("include_prompt_tokens", problems, "has no effect without tokens_from");
+    }
+    let progress = progress(map, problems);
+    let outputs = outputs(map, problems);
+    let mut stall_min = Duration::from_secs(300);
+    if let Some(stall) = map.map("stall", &keys::STALL, problems) {
+        let week = Duration::from_secs(7 * 24 * 3600);
+        set(&mut stall_min, stall.value("min", problems, span(Duration::from_secs(1), week)));
+    }
+    let job = name.map(|name| Job {
+        name,
+        stage: None,
+        after: after.iter().map(|reference| JobName::new(reference.name.as_str())).collect(),
+        engines: engines.iter().map(|reference| EngineName::new(reference.name.as_str())).collect(),
+        progress,
+        total: map.value("total", problems, positive),
+        outputs,
+        deadline: map.value("deadline", problems, values::moment),
+        stall_min,
+    });
+    planned(map, problems);
+    if map.given(&["progress", "engines", "outputs"]).is_empty() {
+        map.warning_here(problems, "nothing to watch: add progress, engines or outputs");
+    }
+    Some(Typed { job: job?, place: place?, jobs: after.into_iter().chain(tokens_from).collect(), engines })
+}
+
+/// Keys that are checked now and acted on by a later version.
+fn planned(map: &Map<'_>, problems: &mut Problems) {
+    map.value("max_tokens", problems, |text| count(text, 1..=100_000_000));
+    map.value("only_on", problems, values::host_name);
+    if let Some(process) = map.map("process", &keys::PROCESS, problems) {
+        process.value("command", problems, values::plain_text);
+        process.value("pid_file", problems, values::path);
+        if process.given(&["command", "pid_file"]).len() != 1 {
+            process.problem_here(problems, "takes one of command and pid_file");
+        }
+    }
+    for field in map.list("baseline", problems) {
+        let Some(point) = Map::open(&field, &keys::BASELINE, problems) else { continue };
+        point.required_value("concurrency", problems, positive);
+        point.required_value("tokens_per_second", problems, positive);
+    }
+    if let Some(states) = map.map("hidden_states", &keys::HIDDEN_STATES, problems) {
+        states.required_value("layers", problems, |text| count(text, 1..=100_000));
+        states.required_value("hidden_size", problems, |text| count(text, 1..=10_000_000));
+        if let Some(field) = states.required("dtype", problems) {
+            field.choice(problems, &["bf16", "fp16", "fp32", "fp8", "int8"].map(|name| (name, ())));
+        }
+    }
+    map.value("bytes_per_token", problems, values::size);
+    map.value("bytes_per_item", problems, values::size);
+    if let [first, second, ..] = map.given(&["hidden_states", "bytes_per_token", "bytes_per_item"]).as_slice() {
+        map.problem(second, problems, format!("stands beside {first}: a job has one of them"));
+    }
+}
+
+fn references(map: &Map<'_>, name: &str, problems: &mut Problems) -> Vec<Reference> {
+    map.list(name, problems).iter().filter_map(|field| reference(field, problems)).collect()
+}
+
+fn reference(field: &Field<'_>, problems: &mut Problems) -> Option<Reference> {
+    let name = field.parse(problems, values::name)?;
+    Some(Reference { name, place: field.place, path: field.path.clone() })
+}
+
+fn outputs(map: &Map<'_>, problems: &mut Problems) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    for field in map.list("outputs", problems) {
+        let Some(output) = Map::open(&field, &keys::OUTPUT, problems) else { continue };
+        let path = output.required_value("path", problems, values::path);
+        let expect_mount = output.value("expect_mount", problems, values::path);
+        if let (Some(path), Some(mount)) = (&path, &expect_mount)
+            && !path.starts_with(mount)
+        {
+            // A symbolic link can lead there, so it is no problem.
+            output.warning("expect_mount", problems, "the path is not below it, unless a symbolic link leads there");
+        }
+        outputs.extend(path.map(|path| Output { path, expect_mount }));
+    }
+    outputs
+}
+
+/// The kinds of progress source, by the key that makes one.
+const KINDS: [(&str, &Section); 4] = [
+    ("log", &keys::PROGRESS_LOG),
+    ("jsonl", &keys::PROGRESS_JSONL),
+    ("json", &keys::PROGRESS_JSON),
+    ("directory", &keys::PROGRESS_DIRECTORY),
+];
+
+fn progress(map: &Map<'_>, problems: &mut Problems) -> Vec<Progress> {
+    let mut counts = [0_u32; KINDS.len()];
+    let mut list = Vec::new();
+    for field in map.list("progress", problems) {
+        let Some(index) = kind(&field, problems) else { continue };
+        let Some((name, section)) = KINDS.get(index) else { continue };
+        let Some(map) = Map::open(&field, section, problems) else { continue };
+        let Some(kind) = source(name, &map, problems) else { continue };
+        let Some(number) = counts.get_mut(index) else { continue };
+        *number += 1;
+        let which = if *number == 1 { (*name).to_owned() } else { format!("{name}{number}") };
+        list.push(Progress { which, kind });
+    }
+    list
+}
+
+/// Which kind an entry is: the one key of the four that it has.
+fn kind(field: &Field<'_>, problems: &mut Problems) -> Option<usize> {
+    use super::super::tree::Kind;
+    let Kind::Map(entries) = &field.node.kind else {
+        field.problem(problems, format!("must be a mapping, as {{log: /data/run.log}}, found {}", field.node.found()));
+        return None;
+    };
+    let given: Vec<usize> = (0..KINDS.len())
+        .filter(|index| entries.iter().any(|entry| KINDS.get(*index).is_some_and(|(name, _)| *name == entry.key)))
+        .collect();
+    match given.as_slice() {
+        [index] => Some(*index),
+        [] => {
+            let names = || KINDS.iter().map(|(name, _)| *name);
+            let near = entries
+                .iter()
+                .find_map(|entry| keys::nearest(&entry.key, names()))
+                .map(|name| format!("; did you mean `{name}`?"))
+                .unwrap_or_default();
+            field.problem(problems, format!("has none of the keys log, jsonl, json, directory{near}"));
+            None
+        }
+        several => {
+            let names: Vec<&str> =
+                several.iter().filter_map(|index| KINDS.get(*index)).map(|(name, _)| *name).collect();
+            field.problem(problems, format!("has {}: each is an entry of its own", names.join(" and ")));
+            None
+        }
+    }
+}
+
+fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<ProgressKind> {
+    let mut pointer = |key: &str| map.value(key, problems, values::pointer);
+    match name {
+        "log" => {
+            let formats = [("auto", LogFormat::Auto), ("progress", LogFormat::Progress), ("tqdm", LogFormat::Tqdm)];
+            let path = map.required_value("log", problems, log_file);
+            let format = map.field("format").map_or(Some(LogFormat::Auto), |field| field.choice(problems, &formats));
+            Some(ProgressKind::Log { path: path?, format: format? })
+        }
+        "jsonl" => {
+            let (tokens, failed) = (pointer("tokens"), pointer("failed"));
+            let glob = map.required_value("jsonl", problems, values::pattern);
+            Some(ProgressKind::Jsonl { glob: glob?, tokens, failed })
+        }
+        "json" => {
+            let mut fields = JsonFields::default();
+            set(&mut fields.done, pointer("done"));
+            set(&mut fields.total, pointer("total"));
+            set(&mut fields.failed, pointer("failed"));
+            set(&mut fields.tokens, pointer("tokens"));
+            set(&mut fields.phase, pointer("phase"));
+            set(&mut fields.updated_at, pointer("updated_at"));
+            let glob = map.required_value("json", problems, values::pattern);
+            Some(ProgressKind::Json { glob: glob?, fields })
+        }
+        _ => {
+            map.required_value("directory", problems, values::path);
+            map.value("pattern", problems, values::relative_pattern);
+            None
+        }
+    }
+}
+
+/// A log is one file.
+fn log_file(text: &str) -> Result<PathBuf, String> {
+    let path = values::path(text)?;
+    if text.contains('*') {
+        return Err("is one file, not a pattern: name the file, or make an entry of each".into());
+    }
+    Ok(path)
+}
