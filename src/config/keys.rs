@@ -26,7 +26,8 @@ pub struct Key {
     pub default: &'static str,
     /// What it is for.
     pub help: &'static str,
-    /// What this version does not do yet: the key is checked, and then ignored with a warning that says so.
+    /// What this version does not do yet, after the words "this version": the key is checked, and then a warning says
+    /// so.
     pub later: Option<&'static str>,
 }
 
@@ -52,7 +53,7 @@ pub const ROOT: Section = Section {
         key("engines", "a list", "empty", "The inference engines to scrape."),
         key("volumes", "a list", "empty", "Paths whose volumes are watched whatever the default excludes say."),
         key("gpus", "a mapping", "none", "What the GPUs should be.")
-            .later("exports gpus.expected and does not read GPUs"),
+            .later("does not read GPUs yet; only gpus.expected is exported"),
         key("jobs_dir", "a folder, or null for none", "/run/longhaul/jobs", "Drop-in progress files, a job each."),
         key("pipelines", "a list", "empty", "Jobs that follow one another."),
         key("jobs", "a list", "empty", "Jobs without a pipeline."),
@@ -72,7 +73,7 @@ pub const ENGINE: Section = Section {
         key("name", "a name", "required", "The label `engine`."),
         key("url", "a URL", "required, or file_sd", "Where its metrics are, as http://127.0.0.1:8000/metrics."),
         key("file_sd", "a list of file patterns", "none", "Prometheus file_sd files that name engines.")
-            .later("does not read file_sd files"),
+            .later("does not read file_sd files yet; ignored"),
         ADD_BEARER,
         ADD_CA,
         key("interval", "a duration", "5s", "From scrape to scrape."),
@@ -112,23 +113,26 @@ pub const JOB: Section = Section {
         key("engines", "a list of engine names", "empty", "The engines that the job talks to."),
         key("progress", "a list", "empty", "Where its progress can be read; several are merged."),
         key("total", "a number", "what the sources say", "Items in all."),
-        key("max_tokens", "a number", "none", "The most tokens an answer can have.").later("does not use max_tokens"),
-        key("process", "a mapping", "none", "The process that does the work.").later("does not watch processes"),
+        key("max_tokens", "a number", "none", "The most tokens an answer can have.")
+            .later("does not use max_tokens yet; ignored"),
+        key("process", "a mapping", "none", "The process that does the work.")
+            .later("does not watch processes yet; ignored"),
         key("outputs", "a list", "empty", "Where it writes."),
-        key("baseline", "a list", "none", "Known throughput by concurrency.").later("does not use baselines"),
+        key("baseline", "a list", "none", "Known throughput by concurrency.")
+            .later("does not use baselines yet; ignored"),
         key("deadline", "a time with offset", "none", "When it should be done, as 2026-12-01T08:00:00Z."),
         key("stall", "a mapping", "", "When it counts as stuck."),
         key("tokens_from", "a job name", "none", "The job whose tokens this one works through.")
-            .later("does not plan a stage from another's tokens"),
+            .later("does not plan a stage from another's tokens yet; ignored"),
         key("include_prompt_tokens", "true or false", "false", "Prompt tokens of `tokens_from` count too."),
         key("hidden_states", "a mapping", "none", "Bytes per token as layers x hidden size x type.")
-            .later("does not plan bytes from hidden_states"),
+            .later("does not plan bytes from hidden_states yet; ignored"),
         key("bytes_per_token", "a size", "none", "Bytes of output per token.")
-            .later("does not plan bytes from bytes_per_token"),
+            .later("does not plan bytes from bytes_per_token yet; ignored"),
         key("bytes_per_item", "a size", "measured", "Bytes of output per item.")
-            .later("does not plan bytes from bytes_per_item"),
+            .later("does not plan bytes from bytes_per_item yet; ignored"),
         key("only_on", "a host name", "every host", "The host that mails about a job which several watch.")
-            .later("does not honour only_on (every host that watches this job mails)"),
+            .later("does not honour only_on yet, so every host that watches this job mails; ignored"),
     ],
 };
 
@@ -170,7 +174,7 @@ pub const PROGRESS_DIRECTORY: Section = Section {
     path: "progress[] (directory)",
     keys: &[
         key("directory", "a folder", "required", "Files that appear, one an item.")
-            .later("does not count files in folders"),
+            .later("does not count files in folders yet; ignored"),
         key("pattern", "a pattern", "**/*", "Which files count."),
     ],
 };
@@ -241,9 +245,10 @@ pub const NOTIFY: Section = Section {
     path: "notify",
     keys: &[
         key("email", "a mapping", "none", "Mail."),
-        key("alertmanagers", "a list", "none", "Alertmanagers to post to.").later("does not post to Alertmanagers"),
-        key("webhooks", "a list", "none", "URLs to post to.").later("does not send to webhooks"),
-        key("heartbeat", "a mapping", "none", "A dead man's switch to call.").later("sends no heartbeat"),
+        key("alertmanagers", "a list", "none", "Alertmanagers to post to.")
+            .later("does not post to Alertmanagers yet; ignored"),
+        key("webhooks", "a list", "none", "URLs to post to.").later("does not send to webhooks yet; ignored"),
+        key("heartbeat", "a mapping", "none", "A dead man's switch to call.").later("sends no heartbeat yet; ignored"),
         key("group_wait", "a duration", "30s", "From an alert to its mail, to collect what fails together."),
         key("repeat", "a mapping", "", "From mail to mail about an alert that goes on."),
     ],
@@ -395,7 +400,7 @@ pub fn reference() -> String {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "### {title}\n\n| key | takes | default | |\n| --- | --- | --- | --- |");
         for key in section.keys {
-            let later = key.later.map(|what| format!(" *This version {what} yet.*")).unwrap_or_default();
+            let later = key.later.map(|what| format!(" *This version {what}.*")).unwrap_or_default();
             let _ = writeln!(text, "| `{}` | {} | {} | {}{later} |", key.name, key.takes, key.default, key.help);
         }
         text.push('\n');

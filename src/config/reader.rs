@@ -51,6 +51,11 @@ impl<'t> Map<'t> {
         Self::open(&Field { node, place: node.place, path: String::new(), takes: "a mapping" }, section, problems)
     }
 
+    /// Its key path, as `jobs[0]`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     fn judge(&self, entry: &Entry, problems: &mut Problems) {
         let path = self.child(&entry.key);
         let Some(key) = self.section.key(&entry.key) else {
@@ -62,7 +67,7 @@ impl<'t> Map<'t> {
         } else if let Some(later) = key.later
             && !entry.value.is_null()
         {
-            problems.warning(entry.place, &path, format!("this version {later} yet; ignored"));
+            problems.warning(entry.place, &path, format!("this version {later}"));
         }
     }
 

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use serde_saphyr::granit_parser::{self, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use super::problem::{Place, Problems, quote};
 
@@ -140,7 +140,7 @@ impl Builder {
                 Ok(())
             }
             Event::Scalar(text, style, anchor, tag) => {
-                self.check_tag(tag, place);
+                self.check_tag(tag, span);
                 let kind = Kind::Scalar { text: text.into_owned(), quoted: style != ScalarStyle::Plain };
                 self.complete(Rc::new(Node { place, kind, size: 1 }), place, anchor)
             }
@@ -149,11 +149,11 @@ impl Builder {
                 None => Err((place, "the alias stands inside its own anchor: it would never end".into())),
             },
             Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag, place);
+                self.check_tag(tag, span);
                 self.begin(place, anchor, OpenContent::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.check_tag(tag, place);
+                self.check_tag(tag, span);
                 self.begin(place, anchor, OpenContent::Map { entries: Vec::new(), seen: HashMap::new(), key: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
@@ -162,11 +162,12 @@ impl Builder {
     }
 
     /// `!!str` and its like change nothing here; `!include`, `!secret` and others would be silently ignored.
-    fn check_tag(&mut self, tag: Option<Cow<'_, Tag>>, place: Place) {
+    fn check_tag(&mut self, tag: Option<Cow<'_, Tag>>, span: &Span) {
         if let Some(tag) = tag
             && !tag.is_yaml_core_schema()
             && tag.original() != "!"
         {
+            let place = span.tag_start().map_or_else(|| place(span), |mark| at(&mark));
             self.tags.push((place, format!("the tag `{}` has no meaning here; remove it", quote(&tag.original()))));
         }
     }
@@ -245,20 +246,27 @@ fn merge(entries: Vec<Entry>) -> Result<Vec<Entry>, Refusal> {
 }
 
 fn place(span: &Span) -> Place {
-    Place { line: span.start.line(), column: span.start.col() + 1 }
+    at(&span.start)
+}
+
+fn at(mark: &Marker) -> Place {
+    Place { line: mark.line().max(1), column: mark.col() + 1 }
 }
 
 /// A syntax error in our words where the parser's do not say what to do.
 fn syntax(text: &str, error: &ScanError) -> Refusal {
-    let mark = error.marker();
-    let place = Place { line: mark.line().max(1), column: mark.col() + 1 };
-    let line = text.lines().nth(place.line - 1).unwrap_or_default();
-    let indentation: String = line.chars().take_while(|character| character.is_whitespace()).collect();
-    if let Some(tab) = indentation.chars().position(|character| character == '\t') {
-        let at = Place { line: place.line, column: tab + 1 };
-        return (at, "a tab in the indentation: YAML takes spaces only; replace it by spaces".into());
+    let place = at(error.marker());
+    let info = error.info();
+    // The parser may stop at the end of the value before the tab.
+    let lines = text.lines().zip(1..).skip(place.line - 1).take(if info.contains("tab") { usize::MAX } else { 1 });
+    for (line, number) in lines {
+        let indentation = line.chars().take_while(|character| character.is_whitespace());
+        if let Some((_, column)) = indentation.zip(1..).find(|(character, _)| *character == '\t') {
+            let at = Place { line: number, column };
+            return (at, "a tab in the indentation: YAML takes spaces only; replace it by spaces".into());
+        }
     }
-    (place, format!("not YAML: {}", error.info()))
+    (place, format!("not YAML: {info}"))
 }
 
 #[cfg(test)]
@@ -295,13 +303,13 @@ mod tests {
             ("? [a]\n: b\n", "f:1:3: a key must be text"),
             ("a: !include b.yml\n", "f:1:4: the tag `!include`"),
             ("a:\n\tb: 1\n", "f:2:1: a tab in the indentation"),
-            ("a: [1\n", "f:2:1: not YAML"),
+            ("a: [1\n", "f:1:4: not YAML: unclosed bracket"),
             ("a: 1\n<<: 3\n", "f:2:1: `<<` takes"),
         ] {
             let error = read_one(text).unwrap_err();
             assert!(error.starts_with(message), "{text:?} gave {error}");
         }
-        let deep = format!("a: {}", "[".repeat(100));
+        let deep = format!("a: {}{}", "[".repeat(100), "]".repeat(100));
         assert!(read_one(&deep).unwrap_err().contains("nested deeper than 64"));
         let deep = format!("{}x", "- ".repeat(100));
         assert!(read_one(&deep).unwrap_err().contains("nested deeper than 64"));

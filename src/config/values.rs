@@ -310,3 +310,6 @@ pub fn label_name(text: &str) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,8 @@ pub struct Typed {
     pub job: Job,
     /// Where its name stands.
     pub place: Place,
+    /// The key path of the job, as `jobs[0]`.
+    pub path: String,
     /// Names of jobs and where they stand: `after`, `tokens_from`.
     pub jobs: Vec<Reference>,
     /// Names of engines.
@@ -89,22 +91,26 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
         let week = Duration::from_secs(7 * 24 * 3600);
         set(&mut stall_min, stall.value("min", problems, span(Duration::from_secs(1), week)));
     }
+    // Read before it is known whether the job has a name, so that a missing name hides no other problem.
+    let total = map.value("total", problems, positive);
+    let deadline = map.value("deadline", problems, values::moment);
     let job = name.map(|name| Job {
         name,
         stage: None,
         after: after.iter().map(|reference| JobName::new(reference.name.as_str())).collect(),
         engines: engines.iter().map(|reference| EngineName::new(reference.name.as_str())).collect(),
         progress,
-        total: map.value("total", problems, positive),
+        total,
         outputs,
-        deadline: map.value("deadline", problems, values::moment),
+        deadline,
         stall_min,
     });
     planned(map, problems);
     if map.given(&["progress", "engines", "outputs"]).is_empty() {
         map.warning_here(problems, "nothing to watch: add progress, engines or outputs");
     }
-    Some(Typed { job: job?, place: place?, jobs: after.into_iter().chain(tokens_from).collect(), engines })
+    let path = map.path().to_owned();
+    Some(Typed { job: job?, place: place?, path, jobs: after.into_iter().chain(tokens_from).collect(), engines })
 }
 
 /// Keys that are checked now and acted on by a later version.

@@ -51,7 +51,9 @@ pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Config {
     limits(&map, &mut config.limits, problems);
     let hour = Duration::from_secs(3600);
     set(&mut config.poll_interval, map.value("poll_interval", problems, span(Duration::from_millis(100), hour)));
-    set(&mut config.retain_finished, map.value("retain_finished", problems, span(Duration::ZERO, hour * 24 * 366)));
+    // A year as humantime counts it, so that the message says "1year".
+    let year = Duration::from_secs(31_557_600);
+    set(&mut config.retain_finished, map.value("retain_finished", problems, span(Duration::ZERO, year)));
     config
 }
 

@@ -85,14 +85,19 @@ fn read_email(map: &Map<'_>, problems: &mut Problems) -> Option<Email> {
         }
     }
     let (host, port) = smarthost?;
-    if let (Some(tls), 465, SmtpTls::Starttls) | (Some(tls), 587, SmtpTls::Implicit) = (tls, port, tls?) {
-        let usual = if tls == SmtpTls::Starttls { "implicit" } else { "starttls" };
+    let tls = tls?;
+    let usual = match (port, tls) {
+        (465, SmtpTls::Starttls) => Some("implicit"),
+        (587, SmtpTls::Implicit) => Some("starttls"),
+        _ => None,
+    };
+    if let Some(usual) = usual {
         map.warning("smarthost", problems, format!("port {port} usually takes `tls: {usual}`"));
     }
     Some(Email {
         host,
         port,
-        tls: tls?,
+        tls,
         username,
         password_file,
         ca_file,

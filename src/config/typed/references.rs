@@ -71,7 +71,10 @@ fn cycles(jobs: &[Typed], problems: &mut Problems) {
     let mut start = 0;
     loop {
         while let Some(index) = ready.pop() {
-            left.remove(&index);
+            // A job that was cut out of a cycle comes by again when the one it waited for is done.
+            if !left.remove(&index) {
+                continue;
+            }
             for follower in followers.get(&index).into_iter().flatten() {
                 if let Some(count) = waits.get_mut(*follower) {
                     *count = count.saturating_sub(1);
@@ -116,5 +119,5 @@ fn report(jobs: &[Typed], cycle: &[usize], problems: &mut Problems) {
     if names.len() > SHOWN {
         shown.push_str(" after …");
     }
-    problems.problem(typed.place, "after", format!("these jobs wait for each other: {shown}"));
+    problems.problem(typed.place, &format!("{}.after", typed.path), format!("these jobs wait for each other: {shown}"));
 }
