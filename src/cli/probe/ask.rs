@@ -21,21 +21,32 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// Tries a source once.
 pub fn ask(source: &Source) -> Answer {
     match source {
-        Source::Engine(engine, limits) => ask_engine(engine, limits),
-        Source::Progress(kind, limits) => ask_progress(kind, limits),
+        Source::Engine(engine, limits) => {
+            ask_engine(engine, limits).map_err(|why| hint(why, "check the path, or write the file"))
+        }
+        Source::Progress(kind, limits) => ask_progress(kind, limits)
+            .map_err(|why| hint(why, "right if the job has not started yet, else check the path")),
         Source::Output(output) => files::output(output),
-        Source::Volume(volume) => files::volume(volume),
+        Source::Volume(volume) => files::volume(volume).map_err(|why| hint(why, "mount it, or correct the path")),
         Source::JobsDir(path) => files::jobs_dir(path),
         Source::Storage(path) => files::storage(path),
-        Source::Rules(path) => ask_rules(path),
-        Source::Email(email) => ask_email(email),
+        Source::Rules(path) => ask_rules(path).map_err(|why| hint(why, "check the path")),
+        Source::Email(email) => ask_email(email).map_err(|why| hint(why, "check the path, or write the file")),
     }
 }
 
-fn ask_engine(engine: &Engine, _limits: &Limits) -> Answer {
-    for path in [&engine.bearer_token_file, &engine.ca_file].into_iter().flatten() {
-        files::secret(path)?;
+/// What to do about a path that is not there, which only the source knows.
+fn hint(mut failure: Failure, what_to_do: &str) -> Failure {
+    if failure.kind == FailureKind::Missing {
+        failure.message.push_str(": ");
+        failure.message.push_str(what_to_do);
     }
+    failure
+}
+
+fn ask_engine(engine: &Engine, _limits: &Limits) -> Answer {
+    engine.bearer_token_file.as_deref().map_or(Ok(()), files::secret)?;
+    engine.ca_file.as_deref().map_or(Ok(()), |path| files::open(path).map(drop))?;
     let uri: hyper::Uri = engine
         .url
         .parse()
@@ -68,9 +79,8 @@ fn ask_rules(path: &Path) -> Answer {
 }
 
 fn ask_email(email: &Email) -> Answer {
-    for path in [&email.password_file, &email.ca_file].into_iter().flatten() {
-        files::secret(path)?;
-    }
+    email.password_file.as_deref().map_or(Ok(()), files::secret)?;
+    email.ca_file.as_deref().map_or(Ok(()), |path| files::open(path).map(drop))?;
     let stream = connect(&email.host, email.port)?;
     let server = format!("{}:{}", email.host, email.port);
     if email.tls == SmtpTls::Implicit {
