@@ -1,51 +1,26 @@
-//! Being written: the contract of the progress readers, which the worker is built against.
+//! How far a job is, from what it writes anyway: logs, output lines, small status files.
+//!
+//! All of it is blocking and made to be polled from a worker process: a poll reads what is new, holds nothing open in
+//! between and answers with a [`Reading`] of absolute numbers. Opening touches nothing: a file that is not there yet is
+//! a failure of the poll and appears later. The parts are [`frames`] (bytes to frames), [`line`] and [`tqdm`] (grammars),
+//! [`log`] (a followed file of text), and the life of files in `tail`.
 
-use std::path::PathBuf;
+mod bars;
+mod file;
+pub mod frames;
+mod glob;
+pub mod line;
+pub mod log;
+mod numbers;
+pub mod pointer;
+mod tail;
+pub mod tqdm;
 
-use crate::config::{Limits, ProgressKind};
-use crate::model::job::{DropIn, Reading};
-use crate::model::{Failure, FailureKind, Time};
+use crate::model::job::Reading;
+use crate::model::{Failure, Time};
 
-/// Reads one progress source.
+/// Something that says how far a job is.
 pub trait Source: Send {
-    /// What the source says now.
+    /// Reads what is new and answers with all that is known.
     fn poll(&mut self, now: Time) -> Result<Reading, Failure>;
-}
-
-/// A reader for one configured source.
-pub fn open(_kind: &ProgressKind, _limits: &Limits) -> Box<dyn Source> {
-    struct Nothing;
-    impl Source for Nothing {
-        fn poll(&mut self, _now: Time) -> Result<Reading, Failure> {
-            Err(Failure::new(FailureKind::Missing, "being written"))
-        }
-    }
-    Box::new(Nothing)
-}
-
-/// Reads a folder of drop-in progress files.
-#[derive(Debug)]
-pub struct DropInFolder;
-
-/// What is in such a folder.
-#[derive(Debug)]
-pub struct DropIns {
-    /// One for each readable file.
-    pub jobs: Vec<DropIn>,
-    /// Files beyond `limits.jobs`.
-    pub dropped: u64,
-    /// Files that could not be read: name, and why.
-    pub problems: Vec<(String, String)>,
-}
-
-impl DropInFolder {
-    /// Reads `dir`.
-    pub fn new(_dir: PathBuf, _limits: &Limits) -> Self {
-        Self
-    }
-
-    /// What is there now.
-    pub fn poll(&mut self, _now: Time) -> Result<DropIns, Failure> {
-        Err(Failure::new(FailureKind::Missing, "being written"))
-    }
 }

@@ -1,0 +1,180 @@
+//! Numbers and spans of time as people print them, separate because every format of a log needs the same ones.
+//!
+//! All of it is pure and total: text that is no number is `None`, never a panic, never infinity.
+
+/// A count as a float. Counts of items and bytes are exact up to 2^53, beyond which nobody counts.
+#[allow(clippy::cast_precision_loss)]
+pub(super) const fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+/// A number at the start of `text` and the rest. Thousands may be set apart by commas or underscores (`1,234,567`,
+/// `25_000`); a comma that is not followed by exactly three digits belongs to the sentence and not to the number.
+pub(super) fn leading(text: &str) -> Option<(f64, &str)> {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut plain = String::new();
+    let mut at = 0;
+    while digit(at) {
+        plain.push(char::from(*bytes.get(at)?));
+        at += 1;
+        let group = matches!(bytes.get(at), Some(b',' | b'_'))
+            && digit(at + 1)
+            && digit(at + 2)
+            && digit(at + 3)
+            && !digit(at + 4)
+            && !plain.is_empty();
+        if group {
+            at += 1;
+        }
+    }
+    if plain.is_empty() {
+        return None;
+    }
+    if bytes.get(at) == Some(&b'.') && digit(at + 1) {
+        plain.push('.');
+        at += 1;
+        while digit(at) {
+            plain.push(char::from(*bytes.get(at)?));
+            at += 1;
+        }
+    }
+    let exponent_sign = usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
+    if matches!(bytes.get(at), Some(b'e' | b'E')) && digit(at + 1 + exponent_sign) {
+        let start = at;
+        at += 1 + exponent_sign;
+        while digit(at) {
+            at += 1;
+        }
+        plain.push_str(text.get(start..at)?);
+    }
+    let value: f64 = plain.parse().ok()?;
+    value.is_finite().then_some((value, text.get(at..)?))
+}
+
+/// `text` as a number, nothing before or after it.
+pub(super) fn whole(text: &str) -> Option<f64> {
+    leading(text.trim()).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
+
+/// What the letter after a number multiplies it with: tqdm's `unit_scale`, in thousands. Whether it divided by 1,000
+/// or by 1,024 cannot be told from the text; the ratio of two such numbers is exact either way.
+pub(super) const fn scale(letter: char) -> Option<f64> {
+    Some(match letter {
+        'k' | 'K' => 1e3,
+        'M' => 1e6,
+        'G' => 1e9,
+        'T' => 1e12,
+        'P' => 1e15,
+        'E' => 1e18,
+        _ => return None,
+    })
+}
+
+/// A clock reading as a span: `M:SS`, `H:MM:SS` with hours unbounded, `2 days, 3:04:05`. Negative ones, which a clock
+/// that was set back prints, are `None`.
+pub(super) fn clock(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let (days, clock) = match text.split_once(" day") {
+        Some((days, rest)) => (whole(days)?, rest.trim_start_matches(['s', ',', ' '])),
+        None => (0.0, text),
+    };
+    let mut parts = 0;
+    let mut seconds = 0.0;
+    for part in clock.split(':') {
+        let digits = part.split_once('.').map_or(part, |(whole, _)| whole);
+        if digits.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return None;
+        }
+        seconds = seconds * 60.0 + whole(part)?;
+        parts += 1;
+    }
+    (parts == 2 || parts == 3).then_some(days * 86_400.0 + seconds)
+}
+
+/// A span in words or as a clock, and the rest: `408s`, `408.5 s`, `1h 2m 3s`, `2d3h`, `6:48`. The unit has to be
+/// there: `elapsed: 40` may be the torn beginning of `elapsed: 408s`.
+pub(super) fn span(text: &str) -> Option<(f64, &str)> {
+    let clock_end = text.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(text.len());
+    if let Some(seconds) = text.get(..clock_end).filter(|head| head.contains(':')).and_then(clock) {
+        return Some((seconds, text.get(clock_end..)?));
+    }
+    let mut rest = text;
+    let mut total = None;
+    while let Some((value, after)) = leading(rest.trim_start()) {
+        let after = after.trim_start();
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let unit = match after.get(..end)? {
+            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+            "ms" => 1e-3,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
+            "d" | "day" | "days" => 86_400.0,
+            _ => break,
+        };
+        total = Some(total.unwrap_or(0.0) + value * unit);
+        rest = after.get(end..)?;
+    }
+    total.map(|seconds| (seconds, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_printed() {
+        for (text, value, rest) in [
+            ("300/25000", 300.0, "/25000"),
+            ("25,000 (", 25_000.0, " ("),
+            ("1,234,567", 1_234_567.0, ""),
+            ("25_000", 25_000.0, ""),
+            ("12,34", 12.0, ",34"),
+            ("12, 0.7", 12.0, ", 0.7"),
+            ("0.7 req/s", 0.7, " req/s"),
+            ("5.", 5.0, "."),
+            ("2.277e+04,", 22_770.0, ","),
+            ("3em", 3.0, "em"),
+        ] {
+            assert_eq!(leading(text), Some((value, rest)), "{text}");
+        }
+        for text in ["", "x", ".5", "-1", ",123", "1e999"] {
+            assert_eq!(leading(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn clocks_as_printed() {
+        for (text, seconds) in [
+            ("00:00", Some(0.0)),
+            ("01:09", Some(69.0)),
+            ("9:55:48", Some(35_748.0)),
+            ("123:43:30", Some(445_410.0)),
+            ("1 day, 2:03:04", Some(93_784.0)),
+            ("12 days, 0:00:01", Some(1_036_801.0)),
+            ("-1:58:20", None),
+            ("?", None),
+            ("12", None),
+            ("1:2:3:4", None),
+            ("1:", None),
+        ] {
+            assert_eq!(clock(text), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_as_printed() {
+        for (text, value) in [
+            ("408s", Some((408.0, ""))),
+            ("408.5 s, x", Some((408.5, ", x"))),
+            ("1h 2m 3s", Some((3_723.0, ""))),
+            ("2d3h", Some((183_600.0, ""))),
+            ("6:48", Some((408.0, ""))),
+            ("1,408s", Some((1_408.0, ""))),
+            ("40", None),
+            ("", None),
+        ] {
+            assert_eq!(span(text), value, "{text}");
+        }
+    }
+}

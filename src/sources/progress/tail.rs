@@ -1,0 +1,377 @@
+//! Follows a file that grows: hands out what is new since the last poll, and says when the content started anew.
+//!
+//! The hazard is to take one content for another. Device and inode are not enough: an inode number is used again right
+//! after a delete, and a truncated file keeps its own. A checksum of the first line is not enough either: a job that
+//! starts again writes the same first lines. So a content is known by device, inode, time of birth (where the file
+//! system has one), its first bytes **and the bytes just before the offset we have read to**: a file that was truncated,
+//! rewritten with the same head and grown past the old offset between two polls differs in the latter. What is left is
+//! a change in place of other bytes at the same size, which no writer of logs makes.
+//!
+//! Nothing is held open between polls: an open descriptor would keep the blocks of a deleted file on the very volume we
+//! warn about, and keep it from being unmounted. The price is what was written to a renamed file after our last poll;
+//! lines say absolute numbers, so the next one makes it good.
+//!
+//! A hole (`copytruncate` under a writer that does not append leaves one from 0 to the old offset) is jumped over with
+//! `SEEK_DATA`; where the file system cannot do that, its NULs are read and the receivers ignore them.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+
+use super::file::{self, Links};
+use crate::model::{Failure, Time};
+
+/// Bytes read at once.
+pub(super) const CHUNK: usize = 256 * 1024;
+/// Bytes at the start by which a content is known.
+const HEAD: usize = 1024;
+/// Bytes before the offset by which a content is known.
+const JOINT: usize = 256;
+/// A file whose size and times did not change for this long is not opened at all. Time stamps advance in steps of
+/// milliseconds, some network file systems' in seconds, so one equal look proves nothing.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// What receives the content.
+pub(super) trait Receiver {
+    /// What came before is void: the file starts anew.
+    fn restart(&mut self);
+    /// The next bytes.
+    fn bytes(&mut self, bytes: &[u8]);
+}
+
+/// What a look at a file says about whether it changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Look {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// Which file this is, as far as the file system tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileKey {
+    device: u64,
+    inode: u64,
+    /// Nanoseconds of the birth time; `None` where the file system keeps none.
+    born: Option<u128>,
+}
+
+impl FileKey {
+    /// Of a file that was looked at.
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let born = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        Self { device: metadata.dev(), inode: metadata.ino(), born: born.map(|since| since.as_nanos()) }
+    }
+}
+
+/// A content and how far it was read.
+#[derive(Debug)]
+struct Content {
+    key: FileKey,
+    offset: u64,
+    head: Vec<u8>,
+    joint: Vec<u8>,
+}
+
+/// Follows one path.
+#[derive(Debug)]
+pub(super) struct Follower {
+    path: PathBuf,
+    links: Links,
+    content: Option<Content>,
+    /// The last look, and when it was first seen so.
+    look: Option<(Look, Time)>,
+}
+
+impl Follower {
+    /// Touches nothing yet.
+    pub(super) const fn new(path: PathBuf, links: Links) -> Self {
+        Self { path, links, content: None, look: None }
+    }
+
+    /// The path that is followed.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same content was found under another name.
+    pub(super) fn moved_to(&mut self, path: PathBuf) {
+        self.path = path;
+    }
+
+    /// Hands what is new to `receiver`; `buffer` is scratch space that callers with many files share. Says what the
+    /// file looks like. After an error the next poll goes on where this one stopped.
+    pub(super) fn poll(
+        &mut self,
+        now: Time,
+        buffer: &mut Vec<u8>,
+        receiver: &mut impl Receiver,
+    ) -> Result<Metadata, Failure> {
+        let metadata = file::look(&self.path, self.links)?;
+        let look = Look::of(&metadata);
+        if let Some((known, since)) = self.look
+            && known == look
+            && now.since(since) >= SETTLED
+        {
+            return Ok(metadata);
+        }
+        let (file, metadata) = file::open(&self.path, self.links)?;
+        self.read(&file, &metadata, buffer, receiver).map_err(|error| file::failure("read", &self.path, &error))?;
+        let look = Look::of(&metadata);
+        if self.look.is_none_or(|(known, _)| known != look) {
+            self.look = Some((look, now));
+        }
+        Ok(metadata)
+    }
+
+    fn read(
+        &mut self,
+        file: &File,
+        metadata: &Metadata,
+        buffer: &mut Vec<u8>,
+        receiver: &mut impl Receiver,
+    ) -> std::io::Result<()> {
+        let key = FileKey::of(metadata);
+        let same = match &self.content {
+            Some(content) => same_content(content, key, file, metadata)?,
+            None => false,
+        };
+        if !same && self.content.take().is_some() {
+            receiver.restart();
+        }
+        let content =
+            self.content.get_or_insert_with(|| Content { key, offset: 0, head: Vec::new(), joint: Vec::new() });
+        buffer.resize(CHUNK, 0);
+        // Only what was there at the look: a writer that is faster than we are cannot keep us here.
+        let end = metadata.len();
+        while content.offset < end {
+            if content.joint.last().is_none_or(|&last| last == 0) {
+                match data_after(file, content.offset) {
+                    Some(data) if data > content.offset => {
+                        content.offset = data.min(end);
+                        content.joint.clear();
+                        continue;
+                    }
+                    Some(_) => {}
+                    // Nothing but a hole until the end; what is written into it later is found then.
+                    None => break,
+                }
+            }
+            let want = usize::try_from(end - content.offset).unwrap_or(CHUNK).min(CHUNK);
+            let Some(space) = buffer.get_mut(..want) else { break };
+            let count = file::read_at(file, space, content.offset)?;
+            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+            remember(content, bytes);
+            receiver.bytes(bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Whether what is open is what was read before, as far as it was read.
+fn same_content(content: &Content, key: FileKey, file: &File, metadata: &Metadata) -> std::io::Result<bool> {
+    if content.key != key || metadata.len() < content.offset {
+        return Ok(false);
+    }
+    let mut found = [0; HEAD];
+    let joint_start = content.offset.saturating_sub(u64::try_from(content.joint.len()).unwrap_or(0));
+    for (known, at) in [(&content.head, 0), (&content.joint, joint_start)] {
+        let Some(space) = found.get_mut(..known.len()) else { return Ok(false) };
+        let count = file::read_at(file, space, at)?;
+        if space.get(..count) != Some(known.as_slice()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Notes bytes that were just read at the offset of `content`.
+fn remember(content: &mut Content, bytes: &[u8]) {
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    // The head is only known when it was read from 0 on; behind a hole the head is the hole, which is no mark.
+    if u64::try_from(content.head.len()).is_ok_and(|known| known == content.offset) {
+        let missing = HEAD.saturating_sub(content.head.len()).min(bytes.len());
+        content.head.extend_from_slice(bytes.get(..missing).unwrap_or_default());
+    }
+    content.joint.extend_from_slice(bytes.get(bytes.len().saturating_sub(JOINT)..).unwrap_or_default());
+    let surplus = content.joint.len().saturating_sub(JOINT);
+    content.joint.drain(..surplus);
+    content.offset = content.offset.saturating_add(length);
+}
+
+/// Where data begins at or after `offset`; `None` when only a hole follows. A file system without holes says `offset`.
+fn data_after(file: &File, offset: u64) -> Option<u64> {
+    let from = i64::try_from(offset).ok()?;
+    match lseek(file, from, Whence::SeekData) {
+        Ok(data) => u64::try_from(data).ok(),
+        Err(Errno::ENXIO) => None,
+        Err(_) => Some(offset),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, OpenOptions};
+    use std::io::{Seek, SeekFrom, Write};
+
+    #[derive(Default)]
+    struct Got {
+        text: Vec<u8>,
+        restarts: u32,
+    }
+
+    impl Receiver for Got {
+        fn restart(&mut self) {
+            self.restarts += 1;
+            self.text.clear();
+        }
+        fn bytes(&mut self, bytes: &[u8]) {
+            // The rest of a block that a hole ends in is NULs, which every receiver ignores.
+            self.text.extend(bytes.iter().filter(|&&byte| byte != 0));
+        }
+    }
+
+    struct Bench {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+        follower: Follower,
+        got: Got,
+        buffer: Vec<u8>,
+        now: Time,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("log");
+            let follower = Follower::new(path.clone(), Links::Follow);
+            Self { _folder: folder, path, follower, got: Got::default(), buffer: Vec::new(), now: Time::from_micros(0) }
+        }
+
+        fn rewrite(&self, text: &[u8]) {
+            File::create(&self.path).unwrap().write_all(text).unwrap();
+        }
+
+        fn append(&self, text: &[u8]) {
+            OpenOptions::new().append(true).create(true).open(&self.path).unwrap().write_all(text).unwrap();
+        }
+
+        fn poll(&mut self) -> Result<(), Failure> {
+            self.now = self.now + Duration::from_secs(1);
+            self.follower.poll(self.now, &mut self.buffer, &mut self.got).map(|_| ())
+        }
+
+        #[track_caller]
+        fn expect(&mut self, text: &[u8], restarts: u32) {
+            self.poll().unwrap();
+            assert_eq!(String::from_utf8_lossy(&self.got.text), String::from_utf8_lossy(text));
+            assert_eq!(self.got.restarts, restarts);
+        }
+    }
+
+    #[test]
+    fn what_is_appended_arrives_once() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.poll().unwrap_err().kind, crate::model::FailureKind::Missing);
+        bench.append(b"");
+        bench.expect(b"", 0);
+        bench.append(b"one\n");
+        bench.expect(b"one\n", 0);
+        bench.expect(b"one\n", 0);
+        bench.append(b"two");
+        bench.expect(b"one\ntwo", 0);
+        for _ in 0..5 {
+            bench.expect(b"one\ntwo", 0);
+        }
+        bench.append(b"\n");
+        bench.expect(b"one\ntwo\n", 0);
+    }
+
+    #[test]
+    fn truncation_is_seen_even_when_it_grew_past_the_old_offset_with_the_same_head() {
+        let mut bench = Bench::new();
+        let head = [b'h'; 2000];
+        bench.rewrite(&[&head[..], b"old"].concat());
+        bench.expect(&[&head[..], b"old"].concat(), 0);
+        bench.rewrite(b"short");
+        bench.expect(b"short", 1);
+        bench.rewrite(&[&head[..], b"old"].concat());
+        bench.expect(&[&head[..], b"old"].concat(), 2);
+        bench.rewrite(&[&head[..], b"new and longer"].concat());
+        bench.expect(&[&head[..], b"new and longer"].concat(), 3);
+        bench.rewrite(&[&head[..], b"NEW and longer"].concat());
+        bench.expect(&[&head[..], b"NEW and longer"].concat(), 4);
+    }
+
+    #[test]
+    fn a_renamed_file_is_left_and_one_that_returns_goes_on() {
+        let mut bench = Bench::new();
+        bench.append(b"first\n");
+        bench.expect(b"first\n", 0);
+        let aside = bench.path.with_extension("1");
+        fs::rename(&bench.path, &aside).unwrap();
+        assert_eq!(bench.poll().unwrap_err().kind, crate::model::FailureKind::Missing);
+        fs::rename(&aside, &bench.path).unwrap();
+        bench.append(b"second\n");
+        bench.expect(b"first\nsecond\n", 0);
+        fs::rename(&bench.path, &aside).unwrap();
+        bench.append(b"first\nsecond\n");
+        bench.expect(b"first\nsecond\n", 1);
+        fs::remove_file(&bench.path).unwrap();
+        bench.poll().unwrap_err();
+        bench.append(b"third, quite long\n");
+        bench.expect(b"third, quite long\n", 2);
+    }
+
+    #[test]
+    fn holes_are_not_read_through() {
+        let mut bench = Bench::new();
+        bench.append(b"before copytruncate\n");
+        bench.expect(b"before copytruncate\n", 0);
+        // The writer does not append: after the truncation it goes on at its old place, here at 1 TiB.
+        let mut writer = OpenOptions::new().write(true).truncate(true).open(&bench.path).unwrap();
+        writer.seek(SeekFrom::Start(1 << 40)).unwrap();
+        writer.write_all(b"after\n").unwrap();
+        bench.expect(b"after\n", 1);
+        writer.write_all(b"more\n").unwrap();
+        bench.expect(b"after\nmore\n", 1);
+        // Once more: the head is the same hole, the joint is not.
+        let place = writer.stream_position().unwrap();
+        writer.set_len(0).unwrap();
+        writer.seek(SeekFrom::Start(place)).unwrap();
+        writer.write_all(b"again and longer\n").unwrap();
+        bench.expect(b"again and longer\n", 2);
+    }
+
+    #[test]
+    fn a_link_that_moves_is_followed() {
+        let mut bench = Bench::new();
+        let (one, two) = (bench.path.with_extension("one"), bench.path.with_extension("two"));
+        File::create(&one).unwrap().write_all(b"one").unwrap();
+        File::create(&two).unwrap().write_all(b"two").unwrap();
+        std::os::unix::fs::symlink(&one, &bench.path).unwrap();
+        bench.expect(b"one", 0);
+        fs::remove_file(&bench.path).unwrap();
+        std::os::unix::fs::symlink(&two, &bench.path).unwrap();
+        bench.expect(b"two", 1);
+    }
+}

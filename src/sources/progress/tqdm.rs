@@ -1,0 +1,296 @@
+//! tqdm's frames by their grammar: `desc:  12%|███ | 123/1000 [00:10<01:20, 9.99it/s, postfix]` and, without a total or
+//! past it, `desc: 857it [00:17, 50.00it/s]`.
+//!
+//! Separate because it is one grammar, and pure. The hazards are decoys: descriptions hold brackets, ratios and sizes
+//! (`MapBatches [34 hits, 0/0 GPU, 384.0MB/1.0GB]`), postfixes hold anything. What nothing else looks like is a bracket
+//! that begins with a clock and has a count right before it; the last such bracket of a frame is the bar.
+//!
+//! Scaled numbers (`134M/352M`) are read in thousands: tqdm divides by 1,000 or, if it was told to, by 1,024, and does
+//! not say which. Ratios are exact either way, and the rate is always in thousands.
+
+use super::numbers::{clock, leading, scale};
+
+/// What one frame says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar<'a> {
+    /// Its description; empty when it has none.
+    pub description: &'a str,
+    /// Items done.
+    pub done: f64,
+    /// Items in all; tqdm leaves it out when it is unknown, 0 or passed.
+    pub total: Option<f64>,
+    /// Seconds since the start.
+    pub elapsed: Option<f64>,
+    /// Seconds left.
+    pub remaining: Option<f64>,
+    /// Items per second.
+    pub rate: Option<f64>,
+    /// Completion tokens per second, from the postfix of vLLM's `Processed prompts`.
+    pub output_tokens_per_second: Option<f64>,
+    /// The closing bracket is there: nothing before it can be torn.
+    pub complete: bool,
+}
+
+impl Bar<'_> {
+    /// Whether the bar says that it has ended; unknown without a total.
+    pub fn finished(&self) -> Option<bool> {
+        let total = self.total?;
+        Some(self.done >= total && self.remaining == Some(0.0))
+    }
+}
+
+/// Reads a frame that was cleaned of escapes.
+pub fn parse(text: &str) -> Option<Bar<'_>> {
+    memchr::memrchr_iter(b'[', text.as_bytes()).find_map(|at| bar(text.get(..at)?, text.get(at + 1..)?))
+}
+
+fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
+    let before = before.strip_suffix(' ')?;
+    let timing = timing(inside)?;
+    let (description, done, total, scaled) = match counts(before) {
+        Some(counts) => counts,
+        // Without a total there is no time left either.
+        None if !timing.has_remaining => lone_count(before, timing.rate_text)?,
+        None => return None,
+    };
+    Some(Bar {
+        description,
+        done,
+        total,
+        elapsed: timing.elapsed,
+        remaining: timing.remaining,
+        rate: rate(timing.rate_text, scaled),
+        output_tokens_per_second: output_tokens(timing.postfix),
+        complete: timing.complete,
+    })
+}
+
+struct Timing<'a> {
+    elapsed: Option<f64>,
+    has_remaining: bool,
+    remaining: Option<f64>,
+    rate_text: &'a str,
+    postfix: &'a str,
+    complete: bool,
+}
+
+/// `elapsed<remaining, rate, postfix]` or `elapsed, rate, postfix]`. A frame that was cut to the width of a terminal
+/// ends somewhere in or after the rate; the times have to be whole.
+fn timing(inside: &str) -> Option<Timing<'_>> {
+    let (elapsed, rest) = time(inside)?;
+    let (has_remaining, remaining, rest) = match rest.strip_prefix('<') {
+        Some(rest) => {
+            let (remaining, rest) = time(rest)?;
+            (true, remaining, rest)
+        }
+        None => (false, None, rest),
+    };
+    if let Some(rest) = rest.strip_prefix(']') {
+        let rate_text = rest.get(..0).unwrap_or_default();
+        return Some(Timing { elapsed, has_remaining, remaining, rate_text, postfix: "", complete: true });
+    }
+    let rest = rest.strip_prefix(',')?;
+    let end = rest.find([',', ']']).unwrap_or(rest.len());
+    Some(Timing {
+        elapsed,
+        has_remaining,
+        remaining,
+        rate_text: rest.get(..end)?.trim(),
+        postfix: rest.get(end..)?,
+        complete: rest.contains(']'),
+    })
+}
+
+/// A clock reading, `?`, or a negative one (unknown), and what follows.
+fn time(text: &str) -> Option<(Option<f64>, &str)> {
+    if let Some(rest) = text.strip_prefix('?') {
+        return Some((None, rest));
+    }
+    let digits = |text: &str| text.find(|c: char| !(c.is_ascii_digit() || c == ':')).unwrap_or(text.len());
+    let (negative, body) = match text.strip_prefix('-') {
+        Some(body) => (true, body),
+        None => (false, text),
+    };
+    // `2 days, 3:04:05` has its clock after the days.
+    let start = match body.split_once(" day") {
+        Some((days, rest)) if !days.is_empty() && days.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let clock = rest.trim_start_matches(['s', ',', ' ']);
+            body.len() - clock.len()
+        }
+        _ => 0,
+    };
+    let end = start + digits(body.get(start..)?);
+    let seconds = clock(body.get(..end)?)?;
+    Some((Some(seconds).filter(|_| !negative), body.get(end..)?))
+}
+
+/// `… n/total` at the end of what stands before the bracket: description, both numbers, and whether they are scaled.
+fn counts(before: &str) -> Option<(&str, f64, Option<f64>, bool)> {
+    let start = before.rfind([' ', '|']).map_or(0, |at| at + 1);
+    let (n, total) = before.get(start..)?.split_once('/')?;
+    let (done, done_scaled) = count(n)?;
+    let (total, total_scaled) = count(total)?;
+    let front = before.get(..start)?;
+    Some((description(front), done, Some(total).filter(|&total| total > 0.0), done_scaled || total_scaled))
+}
+
+/// A whole number with an optional letter for its scale, nothing else; whether it looks scaled.
+fn count(text: &str) -> Option<(f64, bool)> {
+    let (value, rest) = leading(text)?;
+    let mut letters = rest.chars();
+    match (letters.next(), letters.next()) {
+        (None, _) => Some((value, text.contains('.'))),
+        (Some(letter), None) => Some((value * scale(letter)?, true)),
+        _ => None,
+    }
+}
+
+/// The description in front of the percentage and the bar.
+fn description(front: &str) -> &str {
+    let front = front.trim_end();
+    // `desc:  12%|███   |`: the percentage is the last one that a bar follows.
+    let front = match front.rfind("%|") {
+        Some(at) => front.get(..at).unwrap_or(front).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
+        None => front,
+    };
+    front.trim().trim_end_matches(':').trim_end()
+}
+
+/// `desc: 12.3kit` before the bracket of a bar without a total; the unit is known from the rate.
+fn lone_count<'a>(before: &'a str, rate_text: &str) -> Option<(&'a str, f64, Option<f64>, bool)> {
+    let (front, body) = match before.rfind(": ") {
+        Some(at) => (before.get(..at)?, before.get(at + 2..)?),
+        None => ("", before),
+    };
+    let (value, unit) = leading(body.trim_start())?;
+    // `INFO 12 [00:17, x]` is a log line: a bar has a unit, and a rate in it.
+    if unit.is_empty() || !(rate_text.ends_with("/s") || rate_text.contains("s/")) {
+        return None;
+    }
+    let scaled = body.contains('.') || is_scaled_unit(unit);
+    let factor = if scaled { unit.chars().next().and_then(scale).unwrap_or(1.0) } else { 1.0 };
+    Some((description(front), value * factor, None, scaled))
+}
+
+/// Units that are surely a scale and a unit; others (`Pages`) may begin with a letter that is none.
+fn is_scaled_unit(unit: &str) -> bool {
+    let mut chars = unit.chars();
+    chars.next().and_then(scale).is_some() && matches!(chars.as_str(), "it" | "B" | "b" | "iB")
+}
+
+/// `9.99it/s`, `1.43s/it`, `10.5MB/s`, `?it/s`; per second always.
+fn rate(text: &str, scaled: bool) -> Option<f64> {
+    let (value, unit) = leading(text)?;
+    if unit.starts_with("s/") {
+        return (value > 0.0).then(|| 1.0 / value);
+    }
+    let unit = unit.strip_suffix("/s")?;
+    let factor = if scaled || is_scaled_unit(unit) { unit.chars().next().and_then(scale).unwrap_or(1.0) } else { 1.0 };
+    Some(value * factor)
+}
+
+/// `est. speed input: 386.19 toks/s, output: 642.42 toks/s`.
+fn output_tokens(postfix: &str) -> Option<f64> {
+    let (value, unit) = leading(postfix.split_once("output: ")?.1)?;
+    unit.trim_start().starts_with("toks/s").then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Numbers = (f64, Option<f64>, Option<f64>, Option<f64>, Option<f64>);
+
+    #[test]
+    fn frames_as_printed() {
+        let rows: &[(&str, &str, Numbers)] = &[
+            (
+                "Generating:  12%|█▏        | 123/1000 [00:10<01:20,  9.99it/s, loss=0.31, best=3/9]",
+                "Generating",
+                (123.0, Some(1000.0), Some(10.0), Some(80.0), Some(9.99)),
+            ),
+            ("0%|          | 0/60 [00:00<?, ?it/s]", "", (0.0, Some(60.0), Some(0.0), None, None)),
+            ("857doc [00:17, 50.00doc/s]", "", (857.0, None, Some(17.0), None, Some(50.0))),
+            ("docs: 857 docs [00:17, 50.00 docs/s]", "docs", (857.0, None, Some(17.0), None, Some(50.0))),
+            ("0it [00:00, ?it/s]", "", (0.0, None, Some(0.0), None, None)),
+            ("12.3kit [01:01:01, 4.00s/it]", "", (12_300.0, None, Some(3_661.0), None, Some(0.25))),
+            ("12Pages [00:10, 1.20Pages/s]", "", (12.0, None, Some(10.0), None, Some(1.2))),
+            (
+                "43%|████▎     | 150M/352M [00:14<00:20, 10.5MB/s]",
+                "",
+                (150e6, Some(352e6), Some(14.0), Some(20.0), Some(10.5e6)),
+            ),
+            (
+                "tok=512 bs=8:  49%|####9     | 12.3k/25.0k [08:14<08:26, 25.0 examples/s]",
+                "tok=512 bs=8",
+                (12_300.0, Some(25_000.0), Some(494.0), Some(506.0), Some(25.0)),
+            ),
+            (
+                "MapBatches(fn), 0 actors [34 hits, 0/0 GPU, 384.0MB/1.0GB]:  17%|█    | 34/200 [00:37<03:00,  1.09s/it]",
+                "MapBatches(fn), 0 actors [34 hits, 0/0 GPU, 384.0MB/1.0GB]",
+                (34.0, Some(200.0), Some(37.0), Some(180.0), Some(1.0 / 1.09)),
+            ),
+            (
+                "21%|██        | 2121/10000 [123:43:30<459:36:30, 210.00s/it]",
+                "",
+                (2121.0, Some(10_000.0), Some(445_410.0), Some(1_654_590.0), Some(1.0 / 210.0)),
+            ),
+            (
+                "5%|▌ | 5/100 [1 day, 2:03:04<20 days, 0:00:00, 3.00s/it]",
+                "",
+                (5.0, Some(100.0), Some(93_784.0), Some(1_728_000.0), Some(1.0 / 3.0)),
+            ),
+            ("20%|██        | 100/500 [-1:58:20<-7:53:20, -0.01it/s]", "", (100.0, Some(500.0), None, None, None)),
+            (
+                "Epoch 3/10: 7/9 [0:00:01<0:00:02,  7.00it/s, v_num=0]",
+                "Epoch 3/10",
+                (7.0, Some(9.0), Some(1.0), Some(2.0), Some(7.0)),
+            ),
+            ("50%|5 | 2.5/5.0 [00:10<00:10, 4.00s/it]", "", (2.5, Some(5.0), Some(10.0), Some(10.0), Some(0.25))),
+            (
+                "40%|#### | 2/5 [00:48<01:00, 20.00s/ex]2026-11-30 INFO POST 3/9 [x]",
+                "",
+                (2.0, Some(5.0), Some(48.0), Some(60.0), Some(0.05)),
+            ),
+        ];
+        for (text, description, numbers) in rows {
+            let bar = parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((bar.done, bar.total, bar.elapsed, bar.remaining, bar.rate), *numbers, "{text}");
+            assert_eq!(bar.description, *description, "{text}");
+            assert!(bar.complete, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_text_is_left_alone() {
+        for text in [
+            "12%|█ | 123/1000",
+            "12%|█ | 1212/2",
+            "desc [34 hits, 0/0 GPU]",
+            "[00:10<01:20, 9.99it/s]",
+            "INFO 12 [00:17, x]",
+            "Progress: 300/25000 (0 errors), 0.7 req/s",
+            "10/20 [loss 3, acc 4]",
+            "10/20 [00:1",
+            "gen 420 of 1000 (42.0%) eta 19:20 at  2.00s/it",
+            "",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_frame_cut_at_the_width_of_the_terminal_still_counts_but_is_not_complete() {
+        let bar = parse("long: 12%|█ | 123/1000 [00:10<01:20, 9.9").unwrap();
+        assert_eq!((bar.done, bar.total, bar.complete), (123.0, Some(1000.0), false));
+    }
+
+    #[test]
+    fn the_end_and_vllms_tokens() {
+        let text = "Processed prompts:   3%|▎| 640/25000 [15:15<9:40:34,  1.43s/it, est. speed input: 386.19 toks/s, output: 642.42 toks/s]";
+        let bar = parse(text).unwrap();
+        assert_eq!((bar.output_tokens_per_second, bar.finished()), (Some(642.42), Some(false)));
+        assert_eq!(parse("100%|██| 60/60 [02:25<00:00,  2.42s/it]").unwrap().finished(), Some(true));
+        assert_eq!(parse("130it [01:05,  2.00it/s]").unwrap().finished(), None);
+    }
+}
