@@ -107,15 +107,12 @@ fn parts(rest: &str, line: &mut Line) {
         } else if let Some(value) = part.strip_prefix("avg completion") {
             line.tokens_per_item = leading(value.trim_start_matches([':', ' '])).map(|(value, _)| value);
         } else if let Some((value, unit)) = leading(part) {
-            match unit.trim_start().split_whitespace().next().unwrap_or_default() {
+            match unit.split_whitespace().next().unwrap_or_default() {
                 "error" | "errors" | "failed" | "failures" | "err" => line.failed = Some(value),
                 "s/req" | "s/it" | "s/item" if value > 0.0 => line.rate = Some(1.0 / value),
-                unit if unit.ends_with("/s") || unit.ends_with("/sec") => {
-                    // Tokens per second have their own source; here only items count.
-                    if !unit.starts_with("tok") {
-                        line.rate = Some(value);
-                    }
-                }
+                // Tokens per second have their own source; here only items count.
+                unit if unit.starts_with("tok") => {}
+                unit if unit.ends_with("/s") || unit.ends_with("/sec") => line.rate = Some(value),
                 _ => {}
             }
         }

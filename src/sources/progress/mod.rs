@@ -1,26 +1,89 @@
 //! How far a job is, from what it writes anyway: logs, output lines, small status files.
 //!
-//! All of it is blocking and made to be polled from a worker process: a poll reads what is new, holds nothing open in
-//! between and answers with a [`Reading`] of absolute numbers. Opening touches nothing: a file that is not there yet is
-//! a failure of the poll and appears later. The parts are [`frames`] (bytes to frames), [`line`] and [`tqdm`] (grammars),
-//! [`log`] (a followed file of text), and the life of files in `tail`.
+//! All of it blocks and is made to be polled from a worker process: a poll reads what is new, holds nothing open
+//! afterwards and answers with a [`Reading`] of absolute numbers. Opening touches nothing: a file that is not there yet
+//! is a failure of the poll, and appears later. Polling is all there is; notifications do not work where such files
+//! live, on network storage.
+//!
+//! The pure parts ([`frames`], [`line`], [`tqdm`], [`log::Text`], [`items`], [`pointer`], [`document`]) take bytes and are
+//! fuzzed; the others know about the life of files.
 
-mod bars;
-mod file;
+// Text: frames, their grammars, which bar is the job, and the file that holds them.
 pub mod frames;
-mod glob;
+
 pub mod line;
-pub mod log;
 mod numbers;
-pub mod pointer;
-mod tail;
 pub mod tqdm;
 
+mod bars;
+pub mod log;
+
+// JSON: fields by pointer, lines that are items, documents that are a state.
+pub mod pointer;
+
+pub mod items;
+mod jsonl;
+
+pub mod document;
+pub mod drop_in;
+mod json;
+
+// Files: opening, following, finding.
+mod file;
+mod glob;
+mod tail;
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Limits, ProgressKind};
 use crate::model::job::Reading;
 use crate::model::{Failure, Time};
 
+pub use drop_in::{DropInFolder, DropIns};
+
 /// Something that says how far a job is.
 pub trait Source: Send {
-    /// Reads what is new and answers with all that is known.
+    /// Reads what is new and answers with all that is known. After a failure the next poll goes on where this one
+    /// stopped.
     fn poll(&mut self, now: Time) -> Result<Reading, Failure>;
+}
+
+/// The reader of one configured source. `rootfs` is where the host's root file system is mounted, if not at `/`; links
+/// with absolute targets inside it are resolved by the kernel from our own root.
+pub fn open(kind: &ProgressKind, limits: &Limits, rootfs: Option<&Path>) -> Box<dyn Source> {
+    let under = |path: &Path| within(rootfs, path);
+    match kind {
+        ProgressKind::Log { path, format } => Box::new(log::LogSource::new(under(path), *format, limits.line)),
+        ProgressKind::Jsonl { glob, tokens, failed } => {
+            Box::new(jsonl::JsonlSource::new(under(Path::new(glob)), tokens.as_deref(), failed.as_deref(), limits.line))
+        }
+        ProgressKind::Json { glob, fields } => {
+            Box::new(json::JsonSource::new(under(Path::new(glob)), fields, limits.line))
+        }
+    }
+}
+
+/// An absolute path below `rootfs`.
+fn within(rootfs: Option<&Path>, path: &Path) -> PathBuf {
+    match (rootfs, path.strip_prefix("/")) {
+        (Some(rootfs), Ok(relative)) => rootfs.join(relative),
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_found_below_the_root_of_the_host() {
+        for (rootfs, path, found) in [
+            (None, "/data/*.jsonl", "/data/*.jsonl"),
+            (Some("/"), "/data/x", "/data/x"),
+            (Some("/host"), "/data/x", "/host/data/x"),
+            (Some("/host"), "here/x", "here/x"),
+        ] {
+            assert_eq!(within(rootfs.map(Path::new), Path::new(path)), Path::new(found));
+        }
+    }
 }

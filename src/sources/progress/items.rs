@@ -1,0 +1,344 @@
+//! Lines of one file as items: which count, which failed, how many tokens they hold.
+//!
+//! Separate from the life of files, and pure. Without pointers a line is only found and not parsed, so counting runs at
+//! the speed of memory; a line is an item when it begins like an object, an array or a string. With pointers the whole
+//! line is checked and what is no JSON is counted as unread, not as done.
+//!
+//! **The last line** has no end yet. It may be torn, so it waits; but a writer may also never end it, and an item that
+//! is never counted would keep a job at 1,999 of 2,000 for good. So it counts provisionally when it is whole JSON and was
+//! the same at two polls in a row.
+//!
+//! The hazards: empty lines, CR LF, a BOM, NULs of a hole (all ignored), and a line of any length. Beyond the limit a
+//! line is an item whose fields are not known; memory stays at the limit.
+
+use memchr::memchr;
+
+use super::pointer::{Pointer, Raw, scan};
+use super::tail::Receiver;
+
+/// What the lines so far come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counts {
+    /// Items that are good.
+    pub good: u64,
+    /// Items that failed.
+    pub failed: u64,
+    /// Tokens of the good items.
+    pub tokens: f64,
+    /// Good items whose tokens are known.
+    pub with_tokens: u64,
+    /// Lines that made no sense, or items whose fields could not be read.
+    pub unread: u64,
+    /// What was wrong with the last of them.
+    pub unread_reason: Option<String>,
+}
+
+impl Counts {
+    /// Adds another file's.
+    pub fn add(&mut self, other: &Self) {
+        self.good += other.good;
+        self.failed += other.failed;
+        self.tokens += other.tokens;
+        self.with_tokens += other.with_tokens;
+        self.unread += other.unread;
+        if other.unread_reason.is_some() {
+            self.unread_reason.clone_from(&other.unread_reason);
+        }
+    }
+
+    fn unread(&mut self, reason: &str) {
+        self.unread += 1;
+        // Only the first time of a reason allocates.
+        if self.unread_reason.as_deref() != Some(reason) {
+            self.unread_reason = Some(reason.to_owned());
+        }
+    }
+}
+
+/// What the current line has shown so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing but what is ignored at the start of a line.
+    Blank,
+    /// It begins like an item.
+    Item,
+    /// It begins like something else.
+    Other,
+}
+
+/// Counts the lines of one file.
+#[derive(Debug, Clone)]
+pub struct Items {
+    pointers: Vec<Pointer>,
+    has_tokens: bool,
+    limit: usize,
+    state: State,
+    /// The beginning of the current line, unless it is too long.
+    partial: Vec<u8>,
+    too_long: bool,
+    counts: Counts,
+    /// The last line as if it had its end, once it settled.
+    provisional: Option<Counts>,
+    grew: bool,
+    restarted: bool,
+}
+
+impl Items {
+    /// `tokens` and `failed` are JSON pointers, `limit` the bytes of a line that are kept.
+    pub fn new(tokens: Option<&str>, failed: Option<&str>, limit: usize) -> Self {
+        Self {
+            pointers: tokens.into_iter().chain(failed).map(Pointer::new).collect(),
+            has_tokens: tokens.is_some(),
+            limit,
+            state: State::Blank,
+            partial: Vec::new(),
+            too_long: false,
+            counts: Counts::default(),
+            provisional: None,
+            grew: false,
+            restarted: false,
+        }
+    }
+
+    /// The pointer to the tokens, if there is one.
+    pub fn tokens(&self) -> Option<&str> {
+        self.pointers.first().filter(|_| self.has_tokens).map(Pointer::as_str)
+    }
+
+    /// Whether there is a pointer for failures.
+    pub fn has_failed(&self) -> bool {
+        self.pointers.len() > usize::from(self.has_tokens)
+    }
+
+    /// The next bytes of the file.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.grew = true;
+        self.provisional = None;
+        let mut rest = bytes;
+        loop {
+            if self.state == State::Blank {
+                let Some(start) = rest.iter().position(|&byte| !is_blank(byte)) else { return };
+                rest = rest.get(start..).unwrap_or_default();
+                self.state = match rest.first() {
+                    Some(b'{' | b'[' | b'"') => State::Item,
+                    _ => State::Other,
+                };
+            }
+            let Some(end) = memchr(b'\n', rest) else {
+                self.keep(rest);
+                return;
+            };
+            self.line(rest.get(..end).unwrap_or_default());
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+    }
+
+    /// The end of a poll: looks whether the last line settled. Says whether the file started anew since the last poll.
+    pub fn settle(&mut self) -> bool {
+        if !self.grew && self.provisional.is_none() && self.state == State::Item && !self.too_long {
+            let mut counts = Counts::default();
+            count_line(&mut counts, &self.partial, &self.pointers, self.has_tokens);
+            self.provisional = Some(counts).filter(|counts| counts.unread == 0);
+        }
+        self.grew = false;
+        std::mem::take(&mut self.restarted)
+    }
+
+    /// What all lines come to.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        if let Some(provisional) = &self.provisional {
+            counts.add(provisional);
+        }
+        counts
+    }
+
+    /// Bytes of memory that are held for the current line, for the tests of the bound.
+    pub fn capacity(&self) -> usize {
+        self.partial.capacity()
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        if self.too_long || self.partial.len().saturating_add(piece.len()) > self.limit {
+            self.too_long = true;
+            self.partial.clear();
+        } else {
+            self.partial.extend_from_slice(piece);
+        }
+    }
+
+    /// The end of a line came; `last` is what of it was not kept yet.
+    fn line(&mut self, last: &[u8]) {
+        match self.state {
+            State::Blank => {}
+            State::Other => self.counts.unread("a line does not begin like a JSON object"),
+            State::Item if self.pointers.is_empty() => self.counts.good += 1,
+            State::Item => {
+                let whole = if self.partial.is_empty() && !self.too_long && last.len() <= self.limit {
+                    Some(last)
+                } else {
+                    self.keep(last);
+                    Some(self.partial.as_slice()).filter(|_| !self.too_long)
+                };
+                match whole {
+                    Some(text) => count_line(&mut self.counts, text, &self.pointers, self.has_tokens),
+                    None => {
+                        self.counts.good += 1;
+                        self.counts.unread("a line is longer than limits.line: it counts, its fields are not known");
+                    }
+                }
+            }
+        }
+        self.partial.clear();
+        self.too_long = false;
+        self.state = State::Blank;
+    }
+}
+
+impl Receiver for Items {
+    fn restart(&mut self) {
+        self.state = State::Blank;
+        self.partial.clear();
+        self.too_long = false;
+        self.counts = Counts::default();
+        self.provisional = None;
+        self.restarted = true;
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+}
+
+/// Ignored at the start of a line: white space, the NULs of a hole, the bytes of a BOM. The line feed is among them, so
+/// that empty lines are passed over in the same loop.
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf)
+}
+
+/// Checks a whole line and counts it.
+fn count_line(counts: &mut Counts, text: &[u8], pointers: &[Pointer], has_tokens: bool) {
+    let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let mut found: [Option<Raw<'_>>; 2] = [None; 2];
+    if let Err(malformed) = scan(text.get(..end).unwrap_or_default(), pointers, &mut found) {
+        counts.unread(match malformed {
+            super::pointer::Malformed::Torn => "a line is JSON that ends in the middle",
+            super::pointer::Malformed::Unexpected(_) => "a line is no JSON",
+            super::pointer::Malformed::TooDeep => "a line is nested too deep",
+        });
+        return;
+    }
+    let (tokens, failed) = match found {
+        [tokens, failed] if has_tokens => (tokens, failed),
+        [failed, _] => (None, failed),
+    };
+    if failed.is_some_and(Raw::is_truthy) {
+        counts.failed += 1;
+        return;
+    }
+    counts.good += 1;
+    if let Some(tokens) = tokens.and_then(Raw::count) {
+        counts.tokens += tokens;
+        counts.with_tokens += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(chunks: &[&[u8]], with_pointers: bool) -> Counts {
+        let pointers = with_pointers.then_some(("/usage/completion_tokens", "/error"));
+        let mut items = Items::new(pointers.map(|p| p.0), pointers.map(|p| p.1), 1000);
+        for chunk in chunks {
+            items.push(chunk);
+            items.settle();
+        }
+        items.counts()
+    }
+
+    #[test]
+    fn lines_count_by_what_they_are() {
+        let good = br#"{"usage": {"completion_tokens": 51}, "error": null}"#;
+        for (name, text, fast, full, failed, tokens, unread) in [
+            ("plain", [&good[..], b"\n"].concat(), 1, 1, 0, 51.0, 0),
+            ("CR LF and empty lines", [b"\r\n\n", &good[..], b"\r\n \n"].concat(), 1, 1, 0, 51.0, 0),
+            ("BOM", [b"\xef\xbb\xbf", &good[..], b"\n"].concat(), 1, 1, 0, 51.0, 0),
+            ("a hole", [&[0; 5000], &good[..], b"\n"].concat(), 1, 1, 0, 51.0, 0),
+            ("a tail of NULs", [&good[..], &[0; 50], b"\n"].concat(), 1, 1, 0, 51.0, 0),
+            ("torn last line", [&good[..], b"\n", &good[..20]].concat(), 1, 1, 0, 51.0, 0),
+            ("failed", b"{\"error\": \"timeout\", \"usage\": {\"completion_tokens\": 9}}\n".to_vec(), 1, 0, 1, 0.0, 0),
+            ("not failed", b"{\"error\": \"\"}\n{\"error\": false}\n{\"error\": 0}\n".to_vec(), 3, 3, 0, 0.0, 0),
+            ("strings for numbers", b"{\"usage\": {\"completion_tokens\": \"7\"}}\n".to_vec(), 1, 1, 0, 7.0, 0),
+            ("no JSON at all", b"INFO start\nnull\n{'a': 1}\n".to_vec(), 1, 0, 0, 0.0, 3),
+            ("invalid UTF-8", b"{\"text\": \"\xff\xfe\"}\n".to_vec(), 1, 1, 0, 0.0, 0),
+            ("killed in the middle, then appended", [&good[..20], &good[..], b"\n"].concat(), 1, 0, 0, 0.0, 1),
+        ] {
+            assert_eq!(read(&[&text], false).good, fast, "{name}");
+            let counts = read(&[&text], true);
+            assert_eq!(
+                (counts.good, counts.failed, counts.tokens, counts.unread),
+                (full, failed, tokens, unread),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_counts_once_it_settled_and_only_whole() {
+        let line = br#"{"usage": {"completion_tokens": 51}}"#;
+        for pointers in [false, true] {
+            for cut in 1..line.len() {
+                assert_eq!(read(&[&line[..cut], b"", b""], pointers).good, 0, "{cut}");
+            }
+            assert_eq!(read(&[line], pointers).good, 0);
+            assert_eq!(read(&[line, b""], pointers).good, 1);
+            assert_eq!(read(&[line, b"", b"\n"], pointers).good, 1);
+            assert_eq!(read(&[line, b"", b"", b"\n", line, b"\n"], pointers).good, 2);
+        }
+    }
+
+    #[test]
+    fn a_line_of_100_mb_is_an_item_and_takes_no_memory() {
+        for pointers in [None, Some("/a")] {
+            let mut items = Items::new(pointers, None, 64 * 1024);
+            items.push(b"{\"a\": 1}\n{\"a\": \"");
+            let piece = vec![b'x'; 1 << 20];
+            for _ in 0..100 {
+                items.push(&piece);
+            }
+            items.push(b"\"}\n{\"a\": 2}\n");
+            assert_eq!(items.counts().good, 3);
+            assert_eq!(items.counts().unread, u64::from(pointers.is_some()));
+            assert!(items.capacity() <= 128 * 1024, "{}", items.capacity());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_is_chunked_the_counts_are_the_same(
+            lines in proptest::collection::vec(
+                proptest::sample::select(vec!["{\"a\": 1}", "{\"a\": \"7\", \"error\": [1]}", "", "\0\0", "x", "{\"a\""]), 0..20,
+            ),
+            cuts in proptest::collection::vec(0_usize..200, 0..6),
+        ) {
+            let text = lines.join("\r\n").into_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            for pointers in [None, Some("/a")] {
+                let mut whole = Items::new(pointers, Some("/error"), 100);
+                whole.push(&text);
+                let mut parts = Items::new(pointers, Some("/error"), 100);
+                for pair in cuts.windows(2) {
+                    parts.push(&text[pair[0]..pair[1]]);
+                }
+                prop_assert_eq!(parts.counts(), whole.counts());
+            }
+        }
+    }
+}
