@@ -196,6 +196,39 @@ fn torn_line_was_continued(kind: &ProgressKind) -> bool {
     matches!(kind, ProgressKind::Log { .. })
 }
 
+/// A status file that is written in place as fast as a disk allows, while we read: whatever is caught in the middle, the
+/// last good value stays.
+#[test]
+fn a_document_that_is_rewritten_in_place_all_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.json");
+    let padding = "x".repeat(64 << 10);
+    let write = move |path: &Path, done: u32| {
+        let text = format!("{{\"done\": {done}, \"total\": 500, \"padding\": \"{padding}\"}}");
+        File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    write(&path, 1);
+    let fields = longhaul::config::JsonFields::default();
+    let mut source = open(&ProgressKind::Json { glob: path.to_str().unwrap().to_owned(), fields });
+    let mut last = source.poll(Time::from_micros(0)).unwrap();
+    let writer = std::thread::Builder::new()
+        .spawn({
+            let path = path.clone();
+            move || (2..=500).for_each(|done| write(&path, done))
+        })
+        .unwrap();
+    let mut polls = 0_u32;
+    while !writer.is_finished() || polls == 0 {
+        let reading = source.poll(Time::from_micros(0)).unwrap();
+        assert_eq!((reading.total, reading.generation), (Some(500.0), 0));
+        assert!(reading.done >= last.done);
+        last = reading;
+        polls += 1;
+    }
+    writer.join().unwrap();
+    assert_eq!(source.poll(Time::from_micros(0)).unwrap().done, Some(500.0));
+}
+
 fn jsonl(path: &Path, with_pointers: bool) -> ProgressKind {
     ProgressKind::Jsonl {
         glob: path.to_str().unwrap().to_owned(),

@@ -72,6 +72,12 @@ pub(super) struct Job {
     pub(super) run: (u64, u32),
 }
 
+impl Job {
+    fn of(bar: &Seen) -> Self {
+        Self { numbers: bar.numbers, start: bar.start, run: (bar.first, bar.restarts) }
+    }
+}
+
 /// Whether a count and its clock began anew: both went back, or the clock alone did by more than half, as after a resume.
 /// A clock that only stumbles (lines of two ranks that cross, a wall clock set back) began nothing.
 pub(super) fn went_back(new: (f64, Option<f64>), old: (f64, Option<f64>)) -> bool {
@@ -129,6 +135,9 @@ impl Bars {
 
     /// The job by the rule above.
     pub(super) fn job(&self) -> Option<Job> {
+        if let [only] = self.seen.as_slice() {
+            return Some(Job::of(only));
+        }
         let newest = self.seen.iter().max_by_key(|seen| seen.last)?;
         let above = |seen: &Seen| seen.depth < newest.depth && !self.is_replaced(seen);
         let alive: Vec<&Seen> = self
@@ -141,7 +150,7 @@ impl Bars {
         if sisters.len() > 1 {
             return Some(Job { numbers: sum(&sisters), start: None, run: (outer.first, outer.restarts) });
         }
-        Some(Job { numbers: outer.numbers, start: outer.start, run: (outer.first, outer.restarts) })
+        Some(Job::of(outer))
     }
 
     /// Another bar came to its line later.
@@ -150,17 +159,13 @@ impl Bars {
     }
 }
 
-/// Same depth or not, same words, other digits.
+/// The same words with other digits in them.
 fn are_sisters(one: &Seen, other: &Seen) -> bool {
-    let words = |seen: &Seen| {
-        seen.description
-            .split(|c: char| c.is_ascii_digit())
-            .filter(|word| !word.is_empty())
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let has_digits = one.description.contains(|c: char| c.is_ascii_digit());
-    one.first == other.first || (has_digits && words(one) == words(other))
+    fn words(seen: &Seen) -> impl Iterator<Item = &str> {
+        seen.description.split(|c: char| c.is_ascii_digit()).filter(|word| !word.is_empty())
+    }
+    let has_digits = one.description.bytes().any(|byte| byte.is_ascii_digit());
+    one.first == other.first || (has_digits && words(one).eq(words(other)))
 }
 
 fn sum(bars: &[&Seen]) -> Numbers {

@@ -3,7 +3,8 @@
 //!
 //! Separate from where such files are found, since a configured glob and the drop-in folder read the same. The hazard is
 //! the moment of writing: a file that is written in place is empty or torn now and then. Such a read keeps the old
-//! values with their old time, so they age; it is a failure only when there never was a good one.
+//! values with their old time, so they age; it is a failure only when there never was a good one. So does a file that
+//! changed while it was read.
 //!
 //! A file of JSON lines (`.jsonl`, `.ndjson`) is read from its end: the last whole line that says how much is done counts.
 
@@ -146,6 +147,12 @@ impl Document {
         let (file, metadata) = file::open(path, links)?;
         let lines = path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson");
         let text = self.text(&file, &metadata, path, lines)?;
+        // Pages of two writes may have been read as one document that even parses.
+        let after = file.metadata().map_err(|error| file::failure("look at", path, &error))?;
+        if self.good.is_some() && !file::is_unchanged(&metadata, &after) {
+            let message = format!("{} was written while it was read", path.display());
+            return self.keep_old(Failure::new(FailureKind::Parse, message));
+        }
         let parsed = if lines { parse_last_line(&text, &self.fields) } else { parse(&text, &self.fields) };
         match parsed {
             Ok(mut reading) => {

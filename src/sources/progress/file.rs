@@ -119,6 +119,14 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(filled)
 }
 
+/// Whether two looks at one open file show the same content, as far as size and times tell.
+pub(super) fn is_unchanged(before: &Metadata, after: &Metadata) -> bool {
+    let marks = |metadata: &Metadata| {
+        (metadata.len(), metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec())
+    };
+    marks(before) == marks(after)
+}
+
 /// When the file was last written, by the file system's clock.
 pub(super) fn written_at(metadata: &Metadata) -> Time {
     Time::from_micros(metadata.mtime().saturating_mul(1_000_000).saturating_add(metadata.mtime_nsec() / 1_000))

@@ -100,9 +100,9 @@ fn after_first_word(bytes: &[u8]) -> &[u8] {
 /// A frame as readable text in `out`: escape sequences, NULs and other control characters removed, what is no UTF-8
 /// replaced, white space at both ends gone.
 pub fn clean<'a>(frame: &'a [u8], out: &'a mut String) -> &'a str {
-    if let Ok(text) = std::str::from_utf8(frame)
-        && !text.bytes().any(|byte| byte < b' ' || byte == 0x7f)
-    {
+    // Without an early exit this is a loop over whole registers; nearly every frame is clean.
+    let has_controls = frame.iter().fold(false, |found, &byte| found | (byte < b' ') | (byte == 0x7f));
+    if !has_controls && let Ok(text) = std::str::from_utf8(frame) {
         return text.trim();
     }
     let mut kept = Vec::with_capacity(frame.len());

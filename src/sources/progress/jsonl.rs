@@ -13,7 +13,7 @@
 //!
 //! The hazards of lines are in [`super::items`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
@@ -90,13 +90,14 @@ impl JsonlSource {
     /// Brings what is known in line with what is there, by the rules above.
     fn reconcile(&mut self, present: &BTreeMap<FileKey, PathBuf>) {
         let anew = self.nothing_left && !present.keys().any(|key| self.known.contains_key(key));
+        let taken: BTreeSet<&Path> = present.values().map(PathBuf::as_path).collect();
         let mut voided = false;
         self.known.retain(|key, known| {
             if let Some(path) = present.get(key) {
                 known.follower.moved_to(path.clone());
                 return true;
             }
-            let replaced = present.values().any(|path| path == known.follower.path());
+            let replaced = taken.contains(known.follower.path());
             voided |= anew || replaced;
             !(anew || replaced)
         });

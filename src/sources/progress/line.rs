@@ -53,17 +53,21 @@ pub fn parse(text: &str) -> Option<Line> {
     progress(text).or_else(|| closing(text))
 }
 
-fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
-    let at = text.rfind(word)?;
-    let before = text.get(..at)?.chars().next_back();
-    if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
-        return None;
-    }
-    Some(text.get(at + word.len()..)?.trim_start())
+/// What follows the last of `words` that a colon ends. Colons are few, so this is cheap for a line that has none.
+fn after_word<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
+    memchr::memrchr_iter(b':', text.as_bytes()).find_map(|colon| {
+        let front = text.get(..colon)?;
+        if !front.ends_with(['s', 'e']) {
+            return None;
+        }
+        let before = words.iter().find_map(|word| front.strip_suffix(word))?;
+        let is_part_of_a_word = before.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
+        if is_part_of_a_word { None } else { Some(text.get(colon + 1..)?.trim_start()) }
+    })
 }
 
 fn progress(text: &str) -> Option<Line> {
-    let rest = after_word(text, "Progress:").or_else(|| after_word(text, "progress:"))?;
+    let rest = after_word(text, &["Progress", "progress"])?;
     let (done, rest) = leading(rest)?;
     let rest = rest.trim_start().strip_prefix('/')?.trim_start();
     let (total, rest) = match leading(rest) {
@@ -121,7 +125,7 @@ fn parts(rest: &str, line: &mut Line) {
 
 /// The closing line; only the numbers that it names.
 fn closing(text: &str) -> Option<Line> {
-    let rest = after_word(text, "Done:")?;
+    let rest = after_word(text, &["Done"])?;
     let (done, rest) = leading(rest)?;
     let mut parts = rest.split(", ");
     let unit = parts.next()?.split_whitespace().next()?;

@@ -106,22 +106,20 @@ fn time(text: &str) -> Option<(Option<f64>, &str)> {
     if let Some(rest) = text.strip_prefix('?') {
         return Some((None, rest));
     }
-    let digits = |text: &str| text.find(|c: char| !(c.is_ascii_digit() || c == ':')).unwrap_or(text.len());
-    let (negative, body) = match text.strip_prefix('-') {
+    let (is_negative, body) = match text.strip_prefix('-') {
         Some(body) => (true, body),
         None => (false, text),
     };
+    let is_clock = |byte: &u8| byte.is_ascii_digit() || *byte == b':';
+    let clock_from = |start: usize| start + body.bytes().skip(start).take_while(is_clock).count();
+    let mut end = clock_from(0);
     // `2 days, 3:04:05` has its clock after the days.
-    let start = match body.split_once(" day") {
-        Some((days, rest)) if !days.is_empty() && days.bytes().all(|byte| byte.is_ascii_digit()) => {
-            let clock = rest.trim_start_matches(['s', ',', ' ']);
-            body.len() - clock.len()
-        }
-        _ => 0,
-    };
-    let end = start + digits(body.get(start..)?);
+    if let Some(rest) = body.get(end..)?.strip_prefix(" day") {
+        let clock = rest.trim_start_matches(['s', ',', ' ']);
+        end = clock_from(body.len() - clock.len());
+    }
     let seconds = clock(body.get(..end)?)?;
-    Some((Some(seconds).filter(|_| !negative), body.get(end..)?))
+    Some((Some(seconds).filter(|_| !is_negative), body.get(end..)?))
 }
 
 /// `… n/total` at the end of what stands before the bracket: description, both numbers, and whether they are scaled.
@@ -149,7 +147,10 @@ fn count(text: &str) -> Option<(f64, bool)> {
 fn description(front: &str) -> &str {
     let front = front.trim_end();
     // `desc:  12%|███   |`: the percentage is the last one that a bar follows.
-    let front = match front.rfind("%|") {
+    let percent = memchr::memrchr_iter(b'|', front.as_bytes())
+        .filter_map(|bar| bar.checked_sub(1))
+        .find(|&before| front.as_bytes().get(before) == Some(&b'%'));
+    let front = match percent {
         Some(at) => front.get(..at).unwrap_or(front).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
         None => front,
     };
@@ -191,7 +192,9 @@ fn rate(text: &str, scaled: bool) -> Option<f64> {
 
 /// `est. speed input: 386.19 toks/s, output: 642.42 toks/s`.
 fn output_tokens(postfix: &str) -> Option<f64> {
-    let (value, unit) = leading(postfix.split_once("output: ")?.1)?;
+    const WORD: &str = "output: ";
+    let at = memchr::memmem::find(postfix.as_bytes(), WORD.as_bytes())?;
+    let (value, unit) = leading(postfix.get(at + WORD.len()..)?)?;
     unit.trim_start().starts_with("toks/s").then_some(value)
 }
 
