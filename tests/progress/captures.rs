@@ -105,7 +105,7 @@ fn read(row: &Value, kind: &str) -> Reading {
         },
         _ => ProgressKind::Log { path, format: LogFormat::Auto },
     };
-    let mut source = progress::open(&source, &crate::limits(), None);
+    let mut source = progress::open(&source, &crate::limits());
     let mut last = Reading::default();
     for second in 0..3 {
         match source.poll(Time::from_seconds(f64::from(second))) {

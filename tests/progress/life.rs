@@ -157,7 +157,7 @@ fn told(result: Result<Reading, Failure>) -> Result<Reading, Failure> {
 }
 
 fn open(kind: &ProgressKind) -> Box<dyn Source> {
-    progress::open(kind, &crate::limits(), None)
+    progress::open(kind, &crate::limits())
 }
 
 /// Polls often enough that an unfinished last line has settled.

@@ -33,8 +33,6 @@ mod file;
 mod glob;
 mod tail;
 
-use std::path::{Path, PathBuf};
-
 use crate::config::{Limits, ProgressKind};
 use crate::model::job::Reading;
 use crate::model::{Failure, Time};
@@ -48,42 +46,14 @@ pub trait Source: Send {
     fn poll(&mut self, now: Time) -> Result<Reading, Failure>;
 }
 
-/// The reader of one configured source. `rootfs` is where the host's root file system is mounted, if not at `/`; links
-/// with absolute targets inside it are resolved by the kernel from our own root.
-pub fn open(kind: &ProgressKind, limits: &Limits, rootfs: Option<&Path>) -> Box<dyn Source> {
-    let under = |path: &Path| within(rootfs, path);
+/// The reader of one configured source. Its paths are opened as they are: whoever watches a host from a container puts
+/// the host's root in front of them first.
+pub fn open(kind: &ProgressKind, limits: &Limits) -> Box<dyn Source> {
     match kind {
-        ProgressKind::Log { path, format } => Box::new(log::LogSource::new(under(path), *format, limits.line)),
+        ProgressKind::Log { path, format } => Box::new(log::LogSource::new(path.clone(), *format, limits.line)),
         ProgressKind::Jsonl { glob, tokens, failed } => {
-            Box::new(jsonl::JsonlSource::new(under(Path::new(glob)), tokens.as_deref(), failed.as_deref(), limits.line))
+            Box::new(jsonl::JsonlSource::new(glob.into(), tokens.as_deref(), failed.as_deref(), limits.line))
         }
-        ProgressKind::Json { glob, fields } => {
-            Box::new(json::JsonSource::new(under(Path::new(glob)), fields, limits.line))
-        }
-    }
-}
-
-/// An absolute path below `rootfs`.
-fn within(rootfs: Option<&Path>, path: &Path) -> PathBuf {
-    match (rootfs, path.strip_prefix("/")) {
-        (Some(rootfs), Ok(relative)) => rootfs.join(relative),
-        _ => path.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_found_below_the_root_of_the_host() {
-        for (rootfs, path, found) in [
-            (None, "/data/*.jsonl", "/data/*.jsonl"),
-            (Some("/"), "/data/x", "/data/x"),
-            (Some("/host"), "/data/x", "/host/data/x"),
-            (Some("/host"), "here/x", "here/x"),
-        ] {
-            assert_eq!(within(rootfs.map(Path::new), Path::new(path)), Path::new(found));
-        }
+        ProgressKind::Json { glob, fields } => Box::new(json::JsonSource::new(glob.into(), fields, limits.line)),
     }
 }

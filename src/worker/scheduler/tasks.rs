@@ -190,7 +190,8 @@ impl Task {
             }
             Kind::Output { .. } => Action::Measure(Box::<Measurer>::default()),
             Kind::DropIns => {
-                Action::DropIns(Box::new(DropInFolder::new(under(&plan.rootfs, &self.start(plan)), &plan.limits)))
+                let folder = under(&plan.rootfs, &self.start(plan));
+                Action::DropIns(Box::new(DropInFolder::new(folder, plan.limits.jobs, plan.limits.line)))
             }
             Kind::Table => Action::Table { procfs: plan.procfs.clone(), rootfs: plan.rootfs.clone() },
             Kind::Path(_) | Kind::Space(_) => Action::Locate,
