@@ -1,0 +1,1 @@
+//! Inference engines: what their metrics mean, and how they are read.

@@ -1,0 +1,1 @@
+//! One bounded HTTP request at a time.
