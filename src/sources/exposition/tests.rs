@@ -6,8 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Name, labels and value of every line of a body that must be readable.
-fn read(body: &str) -> Vec<(String, Vec<(String, String)>, f64)> {
+/// Name, labels and value of a sample.
+type Parts = (String, Vec<(String, String)>, f64);
+
+/// A line with the same three.
+type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)], f64);
+
+/// Every line of a body that must be readable.
+fn read(body: &str) -> Vec<Parts> {
     samples(body.as_bytes(), |_| true)
         .map(|sample| {
             let sample = sample.unwrap();
@@ -22,7 +28,7 @@ fn lines_that_are_samples() {
     let labels = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
-    let cases: &[(&str, &str, &[(&str, &str)], f64)] = &[
+    let cases: &[Case] = &[
         ("up 1", "up", &[], 1.0),
         ("up\t1", "up", &[], 1.0),
         ("  up   1  ", "up", &[], 1.0),
