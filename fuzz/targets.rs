@@ -1,0 +1,81 @@
+//! What is fuzzed: one function for each target, which panics when a law does not hold.
+//!
+//! Separate from the fuzzer's own binaries because `tests/fuzz_corpus.rs` runs the same functions over the corpora, with
+//! a stable compiler, in each run of the tests: what was found once stays found.
+//!
+//! To add a target: a function here and its line in [`TARGETS`], `fuzz_targets/NAME.rs` and its `[[bin]]` in
+//! `fuzz/Cargo.toml`, and a first input in `corpus/NAME/`. The test says which of them is missing. An input that the
+//! fuzzer finds goes into the corpus under a name that says what it is.
+
+use longhaul::model::engine::{EngineSample, RankSample};
+use longhaul::sources::engines::dialect;
+use longhaul::sources::exposition;
+
+/// A target: the name of its corpus and binary, and what it does with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: &[Target] = &[("exposition", exposition)];
+
+/// Bodies of engines: whatever the bytes, reading ends, and what it says is bounded and sensible.
+pub fn exposition(body: &[u8]) {
+    let mut all = exposition::samples(body, |_| true);
+    let mut count = 0;
+    for sample in all.by_ref() {
+        count += 1;
+        match sample {
+            Ok(sample) => {
+                assert!(!sample.name.is_empty());
+                assert!(sample.labels.iter().all(|(name, _)| !name.is_empty()));
+            }
+            Err(error) => assert!(error.to_string().len() < 1000),
+        }
+    }
+    assert_eq!(count, all.series(), "each line is a sample or an error");
+    assert_eq!(exposition::samples(body, |_| false).count(), 0, "what nobody wants is not read");
+
+    match dialect::read(body) {
+        Ok(sample) => sensible(&sample),
+        Err(failure) => assert!(failure.message.len() < 1000, "{}", failure.message),
+    }
+}
+
+/// The laws of a sample.
+fn sensible(sample: &EngineSample) {
+    let ranks = sample.models.values().flat_map(|model| model.ranks.values());
+    assert!(ranks.clone().count() <= 1024);
+    for rank in ranks {
+        let RankSample {
+            running,
+            waiting,
+            kv_cache_usage,
+            generation_tokens,
+            prompt_tokens,
+            preemptions,
+            finished,
+            unfinished,
+            finished_tokens,
+            created,
+        } = *rank;
+        let fields = [
+            running,
+            waiting,
+            kv_cache_usage,
+            generation_tokens,
+            prompt_tokens,
+            preemptions,
+            finished,
+            unfinished,
+            finished_tokens,
+            created,
+        ];
+        assert!(fields.into_iter().flatten().all(|value| value.is_finite() && value >= 0.0), "{rank:?}");
+        assert!(kv_cache_usage.is_none_or(|share| share <= 1.0), "{rank:?}");
+    }
+    assert!(sample.process_start.is_none_or(f64::is_finite));
+    assert!(sample.warnings.len() <= 5 && sample.warnings.iter().all(|warning| warning.len() < 1000));
+
+    let line = serde_json::to_string(sample).map_err(|error| error.to_string());
+    let read = line.and_then(|line| serde_json::from_str(&line).map_err(|error| error.to_string()));
+    assert_eq!(read.as_ref(), Ok(sample), "what a recording keeps of it is the same");
+}
