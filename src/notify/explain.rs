@@ -1,0 +1,128 @@
+//! What alerts have to do with one another, separate from deciding about mails: which object an alert is about, which
+//! alert explains which, and whether an alert that vanished did so only because nobody sees its object any more.
+//!
+//! All of it reads label sets and the snapshot, so it works for rules that users add as long as they keep our label
+//! names (`job_name`, `engine`, `mountpoint`, `path`, `source`).
+
+use crate::model::snapshot::{AlertView, JobView, Snapshot};
+
+/// The label that names the object an alert is about, most telling first.
+const OBJECT_LABELS: [&str; 6] = ["job_name", "mountpoint", "engine", "path", "source", "gpu"];
+
+/// Alerts that say a job stands still; a cause explains them.
+const STALLS: [&str; 1] = ["JobStalled"];
+
+/// Alerts about a volume or an engine that stop the jobs on it.
+const CAUSES: [&str; 4] = ["VolumeFull", "VolumeReadonly", "VolumeUnresponsive", "EngineDown"];
+
+/// For so long after a start an object that has not been seen yet is unknown rather than gone: its sources have to be
+/// polled first, and a slow engine answers in seconds.
+const START_GRACE_SECONDS: f64 = 120.0;
+
+/// The label and the name of the object that `alert` is about.
+pub fn object(alert: &AlertView) -> Option<(&'static str, &str)> {
+    OBJECT_LABELS.iter().find_map(|label| alert.labels.get(*label).map(|name| (*label, name.as_str())))
+}
+
+/// The objects of one story with `alert`: its own first, then what it runs on, or what runs on it.
+pub fn neighbours<'a>(alert: &'a AlertView, snapshot: &'a Snapshot) -> Vec<(&'static str, &'a str)> {
+    let Some(own) = object(alert) else { return Vec::new() };
+    let mut all = vec![own];
+    match own {
+        ("job_name", name) => {
+            if let Some(job) = find(name, snapshot) {
+                all.extend(job.outputs.iter().filter_map(|o| o.mountpoint.as_deref()).map(|m| ("mountpoint", m)));
+                all.extend(job.engines.iter().map(|engine| ("engine", engine.as_str())));
+            }
+        }
+        ("mountpoint" | "engine", _) => {
+            let on_it = snapshot.jobs.iter().filter(|job| runs_on(("job_name", job.name.as_str()), own, snapshot));
+            all.extend(on_it.map(|job| ("job_name", job.name.as_str())));
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Whether `alert` says that a job stands still.
+pub fn is_stall(alert: &AlertView) -> bool {
+    STALLS.contains(&alert.name.as_str())
+}
+
+/// Whether `alert` can be why one does.
+pub fn is_cause(alert: &AlertView) -> bool {
+    CAUSES.contains(&alert.name.as_str())
+}
+
+/// Whether `cause` is why the job of `stall` stands still.
+pub fn explains(cause: &AlertView, stall: &AlertView, snapshot: &Snapshot) -> bool {
+    is_stall(stall)
+        && is_cause(cause)
+        && object(stall).zip(object(cause)).is_some_and(|(job, what)| runs_on(job, what, snapshot))
+}
+
+/// Whether `job` is a job and writes to the volume, or talks to the engine, that `what` is.
+fn runs_on(job: (&str, &str), what: (&str, &str), snapshot: &Snapshot) -> bool {
+    let ("job_name", name) = job else { return false };
+    let Some(view) = find(name, snapshot) else { return false };
+    match what {
+        ("mountpoint", mountpoint) => view.outputs.iter().any(|o| o.mountpoint.as_deref() == Some(mountpoint)),
+        ("engine", engine) => view.engines.iter().any(|e| e.as_str() == engine),
+        _ => false,
+    }
+}
+
+/// Whether nobody sees the object of `alert` at present, so that its absence from the list of alerts says nothing.
+///
+/// An object that was taken away on purpose (a volume unmounted, a drop-in file removed) is gone, not unseen: the
+/// source that would show it is up and does not show it.
+pub fn unseen(alert: &AlertView, snapshot: &Snapshot) -> bool {
+    let starting = snapshot.at - snapshot.started_at < START_GRACE_SECONDS;
+    match object(alert) {
+        Some(("job_name", name)) => match find(name, snapshot) {
+            Some(job) => job_unseen(job, snapshot),
+            None => starting || is_down("jobs_dir", snapshot),
+        },
+        Some(("mountpoint", mountpoint)) => match snapshot.volumes.iter().find(|v| v.mountpoint == mountpoint) {
+            Some(volume) => !volume.up,
+            None => starting || is_down("mounts", snapshot),
+        },
+        Some(("engine", name)) => match snapshot.engines.iter().find(|e| e.name.as_str() == name) {
+            Some(engine) => !engine.up,
+            None => starting,
+        },
+        Some(("path", path)) => match snapshot.paths.iter().find(|p| p.path == path) {
+            Some(view) => view.present.known().is_none(),
+            None => starting || is_down("paths", snapshot),
+        },
+        _ => starting,
+    }
+}
+
+/// A job is unseen when every source that says how far it is fails. One that works is enough: a log that was deleted
+/// does not hide lines that still arrive. A job that ended is seen for good.
+fn job_unseen(job: &JobView, snapshot: &Snapshot) -> bool {
+    if job.ended_at.known().is_some() {
+        return false;
+    }
+    let prefix = format!("progress/{}/", job.name);
+    let mut own = snapshot.sources.iter().filter(|s| s.source.as_str().starts_with(&prefix)).peekable();
+    if own.peek().is_some() {
+        return own.all(|source| !source.up);
+    }
+    // Without a progress source of its own it is a drop-in job, or one that only its engines know.
+    let mut engines = snapshot.engines.iter().filter(|engine| job.engines.contains(&engine.name)).peekable();
+    if engines.peek().is_some() {
+        return engines.all(|engine| !engine.up);
+    }
+    is_down("jobs_dir", snapshot)
+}
+
+fn is_down(source: &str, snapshot: &Snapshot) -> bool {
+    snapshot.sources.iter().any(|view| view.source.as_str() == source && !view.up)
+}
+
+/// The job of that name.
+pub fn find<'a>(name: &str, snapshot: &'a Snapshot) -> Option<&'a JobView> {
+    snapshot.jobs.iter().find(|job| job.name.as_str() == name)
+}
