@@ -4,7 +4,7 @@
 //! All of it reads label sets and the snapshot, so it works for rules that users add as long as they keep our label
 //! names (`job_name`, `engine`, `mountpoint`, `path`, `source`).
 
-use crate::model::snapshot::{AlertView, JobView, Snapshot};
+use crate::model::snapshot::{AlertView, JobState, JobView, Snapshot};
 
 /// The label that names the object an alert is about, most telling first.
 const OBJECT_LABELS: [&str; 6] = ["job_name", "mountpoint", "engine", "path", "source", "gpu"];
@@ -104,6 +104,10 @@ pub fn unseen(alert: &AlertView, snapshot: &Snapshot) -> bool {
 fn job_unseen(job: &JobView, snapshot: &Snapshot) -> bool {
     if job.ended_at.known().is_some() {
         return false;
+    }
+    if job.state == JobState::Waiting {
+        // Nothing of it was seen since we started, and the alert says that it was seen before.
+        return true;
     }
     let prefix = format!("progress/{}/", job.name);
     let mut own = snapshot.sources.iter().filter(|s| s.source.as_str().starts_with(&prefix)).peekable();

@@ -20,6 +20,12 @@ pub mod html;
 pub mod human;
 pub mod redact;
 
+pub mod outbox;
+pub mod sender;
+
+pub mod email;
+pub mod log;
+
 pub use decide::{Notifier, State};
 pub use message::{Message, Purpose, Severity};
 pub use redact::redact;

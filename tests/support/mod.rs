@@ -1,4 +1,5 @@
-//! What the tests of the outputs share: a snapshot that has everything, and golden files.
+//! What the tests share: a snapshot that has everything, golden files, a mail server that misbehaves as told.
 
 pub mod golden;
+pub mod smtp;
 pub mod snapshot;

@@ -258,7 +258,7 @@ fn resolved_waits_while_nobody_sees_the_object() {
 #[test]
 fn who_is_seen_and_who_is_not() {
     type Case = (&'static str, [(&'static str, &'static str); 2], fn(&mut World), bool);
-    let cases: [Case; 8] = [
+    let cases: [Case; 9] = [
         ("JobStalled", STALL, |w| w.source_up("progress/synth_25k/log", false), false),
         ("EngineSlow", DOWN, |w| w.snapshot.engines[0].up = false, true),
         ("VolumeFull", FULL, |w| w.snapshot.volumes[0].up = false, true),
@@ -282,6 +282,15 @@ fn who_is_seen_and_who_is_not() {
             |w| {
                 w.snapshot.jobs.clear();
                 w.snapshot.started_at = w.now.seconds();
+            },
+            true,
+        ),
+        (
+            "JobStalled",
+            STALL,
+            |w| {
+                w.snapshot.sources.clear();
+                w.snapshot.jobs[0].state = JobState::Waiting;
             },
             true,
         ),

@@ -2,6 +2,8 @@
 
 mod deciding;
 mod golden;
+mod outbox;
+mod sender;
 mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,392 @@
+//! The thread that delivers what is in the outbox, one message at a time, for as long as it takes.
+//!
+//! **Deadline.** The blocking SMTP transport has a timeout for each read and write, not for the whole, so a server that
+//! trickles a byte now and then holds it for ever. Each attempt therefore runs in a thread of its own, and this one
+//! waits for it with a deadline. After that the attempt is abandoned: its failure is reported, and the next one begins
+//! only when it has come back, so there is never more than one. If it comes back with "accepted" after all, the message
+//! counts as delivered.
+//!
+//! **Waiting.** Connection errors and refusals "for now" (4xx) are tried again after [`Pace::first`], doubling up to
+//! [`Pace::ceiling`]; what the server refuses for good (5xx, wrong password) after [`Pace::refused`], since a mistake in
+//! the configuration is not mended in seconds and providers lock accounts that hammer them. A refusal of one message
+//! does not hold up the others. Nothing is ever dropped because of a failure, except that a message whose every
+//! recipient is refused for good for [`Pace::give_up`] goes to the folder `failed`.
+//!
+//! **Stopping** gives up the wait, not the message: it is on disk.
+
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender as Channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::message::Message;
+use super::outbox::{Entry, Outbox, Store};
+use crate::clock::Clock;
+use crate::model::{Fact, Failure, FailureKind, Observation, SourceId, Time};
+
+/// The name of this way out in facts and metrics.
+pub const INTEGRATION: &str = "email";
+
+/// Delivers one message, now, blocking.
+pub trait Deliver: Send + Sync + 'static {
+    /// To `recipients`, or to everybody who is configured.
+    fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome;
+}
+
+/// What became of an attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The server took it for everybody.
+    Accepted,
+    /// The server took it for some and refused these.
+    Partly {
+        /// Who is owed it.
+        owed: Vec<String>,
+        /// Why.
+        failure: Failure,
+        /// All of those were refused for good.
+        permanent: bool,
+    },
+    /// It went to nobody.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// Refused for good: the next try is far away.
+        permanent: bool,
+        /// What was wrong is this message or its recipients, not the connection: others may pass.
+        only_this: bool,
+    },
+}
+
+/// Spans between attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// After a first failure.
+    pub first: Duration,
+    /// The longest after a failure that may pass by itself.
+    pub ceiling: Duration,
+    /// After a refusal for good.
+    pub refused: Duration,
+    /// For one attempt in all.
+    pub deadline: Duration,
+    /// After so long of refusals for good, a message is set aside.
+    pub give_up: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            // Greylisting lets pass after one to five minutes; a restart of a local relay takes seconds.
+            first: Duration::from_secs(15),
+            ceiling: Duration::from_secs(15 * 60),
+            refused: Duration::from_secs(3_600),
+            // The mail is a few kB: a server that needs longer is of no use.
+            deadline: Duration::from_secs(60),
+            // As long as mail servers keep trying.
+            give_up: Duration::from_secs(5 * 86_400),
+        }
+    }
+}
+
+impl Pace {
+    /// How long to wait after `failures` in a row, none of them for good.
+    pub fn backoff(&self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.first.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(self.ceiling)
+    }
+}
+
+/// What wakes the thread.
+enum Event {
+    /// There are new messages.
+    New,
+    /// An attempt came back.
+    Done { id: String, attempt: u64, outcome: Outcome },
+    /// The end.
+    Stop,
+}
+
+/// The way to the thread.
+#[derive(Debug)]
+pub struct Handle<S> {
+    outbox: Arc<Mutex<Outbox<S>>>,
+    events: Channel<Event>,
+    /// Closed when the thread has ended.
+    ended: Receiver<()>,
+}
+
+/// For the thread to end after it was told so. It only ever waits for events and for the disk; a disk that hangs is
+/// left behind.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+impl<S: Store> Handle<S> {
+    /// Puts messages into the outbox and wakes the thread; true when all of them are on disk, so that the state of who
+    /// decided them may be saved. Writes files, so it blocks for as long as the disk does.
+    pub fn submit(&self, messages: Vec<Message>) -> bool {
+        if messages.is_empty() {
+            return lock(&self.outbox).durable();
+        }
+        let mut outbox = lock(&self.outbox);
+        let mut durable = true;
+        for message in messages {
+            durable &= outbox.accept(message);
+        }
+        drop(outbox);
+        // A thread that is gone takes no events; the messages are in the outbox for the next start.
+        let _ = self.events.send(Event::New);
+        durable
+    }
+
+    /// Stops within a second, whatever the server and the disk do; false when the disk held it longer.
+    pub fn stop(self) -> bool {
+        let _ = self.events.send(Event::Stop);
+        self.ended.recv_timeout(FAREWELL) == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+/// Starts the thread. `report` gets a [`Fact::Delivery`] for each attempt and a [`Fact::Outbox`] for each change of the
+/// queue, with the first at once.
+pub fn start<S: Store + Send + 'static>(
+    deliver: impl Deliver,
+    outbox: Outbox<S>,
+    clock: Clock,
+    pace: Pace,
+    report: impl Fn(Observation) + Send + 'static,
+) -> io::Result<Handle<S>> {
+    let (events, inbox) = mpsc::channel();
+    let outbox = Arc::new(Mutex::new(outbox));
+    let sender = Sender {
+        deliver: Arc::new(deliver),
+        outbox: Arc::clone(&outbox),
+        clock,
+        pace,
+        report: Box::new(report),
+        events: events.clone(),
+        inbox,
+        failures: 0,
+        all_wait_until: None,
+        wait_until: HashMap::new(),
+        running: None,
+        attempts: 0,
+        reported: None,
+    };
+    let (alive, ended) = mpsc::channel::<()>();
+    thread::Builder::new().name("mail-queue".into()).spawn(move || {
+        sender.run();
+        drop(alive);
+    })?;
+    Ok(Handle { outbox, events, ended })
+}
+
+struct Sender<S> {
+    deliver: Arc<dyn Deliver>,
+    outbox: Arc<Mutex<Outbox<S>>>,
+    clock: Clock,
+    pace: Pace,
+    report: Box<dyn Fn(Observation) + Send>,
+    events: Channel<Event>,
+    inbox: Receiver<Event>,
+    /// Failures in a row that may pass by themselves.
+    failures: u32,
+    /// No message is tried before.
+    all_wait_until: Option<Time>,
+    /// One message is not tried before.
+    wait_until: HashMap<String, Time>,
+    running: Option<Running>,
+    attempts: u64,
+    /// The last [`Fact::Outbox`].
+    reported: Option<(usize, bool)>,
+}
+
+/// An attempt that has not come back.
+struct Running {
+    attempt: u64,
+    started: Time,
+    /// Its deadline passed, and that was reported.
+    abandoned: bool,
+}
+
+impl<S: Store> Sender<S> {
+    fn run(mut self) {
+        loop {
+            self.report_outbox();
+            self.begin();
+            let event = match self.patience() {
+                Some(span) => self.inbox.recv_timeout(span),
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(Event::New) => {}
+                Ok(Event::Done { id, attempt, outcome }) => self.done(&id, attempt, outcome),
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => self.overdue(),
+            }
+            lock(&self.outbox).catch_up();
+        }
+    }
+
+    /// How long until something has to be done without being woken; `None` is for ever.
+    fn patience(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let deadline = self.running.as_ref().filter(|r| !r.abandoned).map(|r| r.started + self.pace.deadline);
+        let outbox = lock(&self.outbox);
+        let waiting = if self.running.is_some() || outbox.is_empty() {
+            None
+        } else {
+            // Whatever waits shortest; the others are looked at again then.
+            self.all_wait_until.or_else(|| self.wait_until.values().min().copied())
+        };
+        let disk = (!outbox.durable()).then(|| now + self.pace.first);
+        // A millisecond more, so that the moment has surely come when we wake.
+        [deadline, waiting, disk].into_iter().flatten().min().map(|at| at.since(now) + Duration::from_millis(1))
+    }
+
+    /// Starts the next attempt, if one is due and none runs.
+    fn begin(&mut self) {
+        let now = self.clock.now();
+        if self.running.is_some() || self.all_wait_until.is_some_and(|until| now < until) {
+            return;
+        }
+        self.all_wait_until = None;
+        self.wait_until.retain(|_, until| now < *until);
+        let Some(entry) = lock(&self.outbox).next(|id| self.wait_until.contains_key(id)) else { return };
+        self.attempts += 1;
+        let attempt = self.attempts;
+        match self.spawn(entry, attempt) {
+            Ok(()) => self.running = Some(Running { attempt, started: now, abandoned: false }),
+            Err(error) => {
+                let failure = Failure::new(FailureKind::Io, format!("cannot start a thread to send mail: {error}"));
+                self.delivery(Some(failure));
+                self.wait_for_all(false);
+            }
+        }
+    }
+
+    fn spawn(&self, entry: Entry, attempt: u64) -> io::Result<()> {
+        let (deliver, events) = (Arc::clone(&self.deliver), self.events.clone());
+        let work = move || {
+            let Entry { message, recipients, .. } = entry;
+            let outcome = catch_unwind(AssertUnwindSafe(|| deliver.deliver(&message, recipients.as_deref())))
+                .unwrap_or_else(|_| Outcome::Failed {
+                    failure: Failure::new(FailureKind::Internal, "sending a mail panicked: please report this"),
+                    permanent: true,
+                    only_this: true,
+                });
+            // Nobody listens any more when we were stopped.
+            let _ = events.send(Event::Done { id: message.id, attempt, outcome });
+        };
+        thread::Builder::new().name("mail-attempt".into()).spawn(work).map(drop)
+    }
+
+    /// The wait is over: for the disk, for the next attempt, or for one that takes too long.
+    fn overdue(&mut self) {
+        let now = self.clock.now();
+        let Some(running) = self.running.as_mut() else { return };
+        if running.abandoned || now.since(running.started) < self.pace.deadline {
+            return;
+        }
+        running.abandoned = true;
+        let span = humantime::format_duration(self.pace.deadline);
+        self.delivery(Some(Failure::new(
+            FailureKind::Timeout,
+            format!("the mail server did not take a message within {span}; it is tried again"),
+        )));
+    }
+
+    fn done(&mut self, id: &str, attempt: u64, outcome: Outcome) {
+        let Some(running) = self.running.take_if(|running| running.attempt == attempt) else { return };
+        match outcome {
+            Outcome::Accepted => {
+                lock(&self.outbox).delivered(id);
+                self.failures = 0;
+                self.delivery(None);
+            }
+            Outcome::Partly { owed, failure, permanent } => {
+                self.failures = 0;
+                self.delivery(None);
+                self.owe(id, Some(owed), &failure, permanent);
+                self.delivery(Some(failure));
+            }
+            Outcome::Failed { failure, permanent, only_this } => {
+                if only_this {
+                    let recipients = lock(&self.outbox).get(id).and_then(|entry| entry.recipients.clone());
+                    self.owe(id, recipients, &failure, permanent);
+                } else {
+                    self.wait_for_all(permanent);
+                }
+                // The deadline of an abandoned attempt was reported: it failed once, not twice.
+                if !running.abandoned {
+                    self.delivery(Some(failure));
+                }
+            }
+        }
+    }
+
+    /// Puts one message off.
+    fn owe(&mut self, id: &str, recipients: Option<Vec<String>>, failure: &Failure, permanent: bool) {
+        let now = self.clock.now();
+        let mut outbox = lock(&self.outbox);
+        let since = outbox.get(id).and_then(|entry| entry.refused_since);
+        let since = permanent.then(|| since.unwrap_or_else(|| now.seconds()));
+        if since.is_some_and(|since| now.seconds() - since >= self.pace.give_up.as_secs_f64()) {
+            tracing::error!(
+                id,
+                failure = failure.message,
+                "the mail server has refused every recipient of a message for days: it is in the folder `failed` of \
+                 the outbox now"
+            );
+            outbox.give_up(id);
+            return;
+        }
+        outbox.still_owed(id, recipients, since);
+        drop(outbox);
+        let span = self.wait(permanent);
+        self.wait_until.insert(id.to_owned(), now + span);
+    }
+
+    /// Puts all messages off.
+    fn wait_for_all(&mut self, permanent: bool) {
+        let span = self.wait(permanent);
+        self.all_wait_until = Some(self.clock.now() + span);
+    }
+
+    /// How long to wait after one more failure.
+    fn wait(&mut self, permanent: bool) -> Duration {
+        if permanent {
+            return self.pace.refused;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.pace.backoff(self.failures)
+    }
+
+    fn delivery(&self, failure: Option<Failure>) {
+        match &failure {
+            // Each failure is counted; the log gets the first of a row, and a reminder when the waits are long.
+            Some(failure) if self.failures <= 1 => tracing::warn!(failure = failure.message, "a mail was not sent"),
+            Some(failure) => tracing::debug!(failure = failure.message, "a mail was not sent"),
+            None => tracing::info!("a mail was sent"),
+        }
+        self.observe(Fact::Delivery { integration: INTEGRATION.into(), failure });
+    }
+
+    fn report_outbox(&mut self) {
+        let outbox = lock(&self.outbox);
+        let now = (outbox.len(), outbox.durable());
+        drop(outbox);
+        if self.reported.replace(now) != Some(now) {
+            self.observe(Fact::Outbox { length: u64::try_from(now.0).unwrap_or(u64::MAX), durable: now.1 });
+        }
+    }
+
+    fn observe(&self, fact: Fact) {
+        (self.report)(Observation { at: self.clock.now(), source: SourceId::own(), took: None, fact });
+    }
+}
+
+/// A panic elsewhere leaves the queue usable: each of its operations is complete in itself.
+fn lock<S>(outbox: &Mutex<Outbox<S>>) -> MutexGuard<'_, Outbox<S>> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
