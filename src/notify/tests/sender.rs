@@ -199,6 +199,18 @@ fn an_attempt_that_takes_too_long_is_reported_and_never_doubled() {
 }
 
 #[test]
+fn an_attempt_that_took_too_long_and_failed_counts_once() {
+    let stage = Stage::new(Pace { deadline: Duration::from_millis(5), ..pace() });
+    stage.submit(&["1"]);
+    assert_eq!(stage.begins(), "1");
+    assert_eq!(stage.delivery(), Some(FailureKind::Timeout));
+    stage.ends(failed(false, false));
+    // The second attempt takes too long as well: what is reported next is that, not how the first one ended.
+    assert_eq!(stage.begins(), "1");
+    assert_eq!(stage.delivery(), Some(FailureKind::Timeout));
+}
+
+#[test]
 fn stopping_waits_for_no_server_and_the_next_start_sends_the_rest() {
     let stage = Stage::new(pace());
     stage.submit(&["1", "2"]);
