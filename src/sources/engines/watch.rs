@@ -2,9 +2,8 @@
 //!
 //! Separate from the scrape because this is about time, and is tested on paused time with scripted scrapes.
 //!
-//! * The first scrape is at once, the next at the multiples of the interval. What a scrape that takes longer than
-//!   that misses is missed and not made up for. Slow is not down: only the engine's own timeout
-//!   makes a failure of it.
+//! * The first scrape is at once, the next at the multiples of the interval. What a scrape that takes longer than that
+//!   misses is missed and not made up for. Slow is not down: only the engine's own timeout makes a failure of it.
 //! * An observation is dated at the end of its scrape. A saturated server renders its numbers when it comes to it, late
 //!   in a scrape that took seconds, and time must not go back between the observations of different sources.
 //! * A panic is a bug of ours, is reported as one and ends nothing.
