@@ -4,6 +4,7 @@
 //! types in between have no behaviour beyond arithmetic, so that a recording of observations replays all of it.
 
 pub mod answer;
+pub mod any_number;
 pub mod engine;
 pub mod ids;
 pub mod job;

@@ -419,7 +419,8 @@ pub struct AlertView {
     /// Since when it fires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fired_at: Option<f64>,
-    /// The value of the expression.
+    /// The value of the expression; infinities and NaN are texts in JSON.
+    #[serde(with = "super::any_number")]
     pub value: f64,
 }
 
