@@ -17,6 +17,9 @@
 //! The hazard of this file is time: the machine runs on the time line of [`Time`], and what it shows is moved to the
 //! wall clock of the snapshot.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

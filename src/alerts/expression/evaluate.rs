@@ -74,8 +74,14 @@ fn vector<'a>(of: &Vector, data: &Data<'a>) -> Evaluated<'a> {
             Vec::new()
         }),
         Vector::WithScalar { operator, as_number, vector: of, scalar: with, scalar_is_left } => {
-            let with = scalar(with, data)?;
-            unique(with_scalar(*operator, *as_number, vector(of, data)?, with, *scalar_is_left))
+            // In the order of the text, so that of two errors the same one is said as in Prometheus.
+            let (of, with) = if *scalar_is_left {
+                let with = scalar(with, data)?;
+                (vector(of, data)?, with)
+            } else {
+                (vector(of, data)?, scalar(with, data)?)
+            };
+            unique(with_scalar(*operator, *as_number, of, with, *scalar_is_left))
         }
         Vector::Pairwise { operator, as_number, left, right, matching, cardinality } => {
             let (left, right) = (vector(left, data)?, vector(right, data)?);

@@ -22,6 +22,8 @@ mod labels;
 mod matching;
 mod pattern;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
@@ -61,13 +63,15 @@ pub enum CompileError {
     },
 }
 
-/// The metrics that an expression looks at.
+/// The metrics that an expression looks at, and the labels that it names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metrics {
     /// Those that it names.
     pub named: BTreeSet<String>,
     /// Some selector names none (`{job_name="a"}`, `{__name__=~".."}`), so every metric can matter.
     pub any: bool,
+    /// The labels that it matches, joins or groups by.
+    pub labels: BTreeSet<String>,
 }
 
 impl Expression {
@@ -226,6 +230,14 @@ enum Test {
     MatchesNot(Regex),
 }
 
+impl Grouping {
+    fn names(&self) -> &[String] {
+        match self {
+            Self::Only(names) | Self::AllBut(names) => names,
+        }
+    }
+}
+
 impl Selector {
     fn matches(&self, labels: &Labels<'_>) -> bool {
         self.matchers.iter().all(|matcher| {
@@ -257,17 +269,33 @@ impl Scalar {
 impl Vector {
     fn metrics(&self, metrics: &mut Metrics) {
         match self {
-            Self::Select(Selector { name: Some(name), .. }) => drop(metrics.named.insert(name.clone())),
-            Self::Select(Selector { name: None, .. }) => metrics.any = true,
+            Self::Select(selector) => {
+                match &selector.name {
+                    Some(name) => drop(metrics.named.insert(name.clone())),
+                    None => metrics.any = true,
+                }
+                metrics.labels.extend(selector.matchers.iter().map(|matcher| matcher.label.clone()));
+            }
             Self::OfScalar(of) => of.metrics(metrics),
-            Self::Negate(of) | Self::Aggregate { of, .. } | Self::Abs(of) | Self::Absent { of, .. } => {
+            Self::Negate(of) | Self::Abs(of) | Self::Absent { of, .. } => of.metrics(metrics),
+            Self::Aggregate { of, grouping, .. } => {
+                metrics.labels.extend(grouping.names().iter().cloned());
                 of.metrics(metrics);
             }
             Self::WithScalar { vector, scalar, .. } => {
                 vector.metrics(metrics);
                 scalar.metrics(metrics);
             }
-            Self::Pairwise { left, right, .. } | Self::Set { left, right, .. } => {
+            Self::Pairwise { left, right, matching, cardinality, .. } => {
+                metrics.labels.extend(matching.names().iter().cloned());
+                if let Cardinality::ManyToOne(taken_over) | Cardinality::OneToMany(taken_over) = cardinality {
+                    metrics.labels.extend(taken_over.iter().cloned());
+                }
+                left.metrics(metrics);
+                right.metrics(metrics);
+            }
+            Self::Set { left, right, matching, .. } => {
+                metrics.labels.extend(matching.names().iter().cloned());
                 left.metrics(metrics);
                 right.metrics(metrics);
             }

@@ -111,6 +111,7 @@ impl Group {
             let of_rule = rule.expression.metrics();
             metrics.any |= of_rule.any;
             metrics.named.extend(of_rule.named);
+            metrics.labels.extend(of_rule.labels);
         }
     }
 }
