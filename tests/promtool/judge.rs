@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// What promtool said.
@@ -37,7 +38,15 @@ pub fn promtool(arguments: &[&str], folder: &Path) -> Verdict {
         "{} is not there: run tests/tools, which fetches it, or set LONGHAUL_TOOLS to a folder with bin/promtool",
         program.display()
     );
-    let output = assert_cmd::Command::new(program)
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let version = VERSION.get_or_init(|| {
+        let output =
+            assert_cmd::Command::new(&program).arg("--version").timeout(Duration::from_secs(60)).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
+    });
+    // Prometheus 2 reads the shipped rules too, but its sums are not compensated and its groups have no labels.
+    assert!(version.contains("version 3."), "{} has to be of Prometheus 3, and is: {version}", program.display());
+    let output = assert_cmd::Command::new(&program)
         .args(arguments)
         .current_dir(folder)
         .timeout(Duration::from_secs(300))

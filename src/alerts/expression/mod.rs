@@ -11,6 +11,9 @@
 //! | aggregations | `sum`, `min`, `max`, `avg`, `count`, with `by` and `without` |
 //! | functions | `abs`, `absent`, `scalar`, `time`, `vector` |
 //!
+//! Values are those of Prometheus 3 to the last digit but one: sums there depend in the last on the order in which its
+//! store hands out series.
+//!
 //! Anything else is an error when the rule is loaded. The reason to compile promql-parser's tree into one of our own is
 //! that here scalars and vectors are different types: an expression that loads can fail in the evaluation only where
 //! Prometheus' would, on the labels that it meets.
