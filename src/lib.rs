@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod recording;
+pub mod redact;
 pub mod state;
 pub mod text;
 

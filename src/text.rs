@@ -116,13 +116,20 @@ pub fn utc(unix_seconds: f64) -> String {
     moment(unix_seconds).unwrap_or_else(|| "an unknown time".to_owned())
 }
 
-/// A moment in a zone, with its offset: `Sun 2026-11-29 08:12 +01:00`; `UTC` for UTC.
+/// `2026-10-25 02:30:00 +01:00 (01:30:00 UTC)`: local time with its offset, so that the hour that comes twice in
+/// October is told apart, and UTC, which logs and dashboards have.
 pub fn moment_in(unix_seconds: f64, zone: &TimeZone) -> String {
-    match timestamp(unix_seconds) {
-        Some(timestamp) if *zone != TimeZone::UTC => {
-            timestamp.to_zoned_datetime(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
-        }
-        _ => utc(unix_seconds),
+    // Saturates, and what saturates is out of the calendar's range and handled below.
+    #[allow(clippy::cast_possible_truncation)]
+    let Ok(at) = Timestamp::from_second(unix_seconds.floor() as i64) else {
+        return "at an unknown time".into();
+    };
+    let local = at.to_zoned_datetime(zone.clone());
+    let utc = at.to_zoned_datetime(TimeZone::UTC);
+    if local.date() == utc.date() {
+        format!("{} ({} UTC)", local.strftime("%Y-%m-%d %H:%M:%S %:z"), utc.strftime("%H:%M:%S"))
+    } else {
+        format!("{} ({} UTC)", local.strftime("%Y-%m-%d %H:%M:%S %:z"), utc.strftime("%Y-%m-%d %H:%M:%S"))
     }
 }
 
@@ -240,12 +247,20 @@ mod tests {
         assert_eq!(utc(f64::NAN), "an unknown time");
     }
 
+    /// prometheus/alertmanager#4201 and its siblings: times in mails were UTC only, and the doubled hour ambiguous.
     #[test]
-    fn b96_local_time_names_its_offset() {
+    fn moments_are_local_and_utc_across_the_change_of_clocks() {
         let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
-        // Half past two, twice: summer time ends on 2026-10-25.
-        assert_eq!(moment_in(1_792_888_200.0, &berlin), "Sun 2026-10-25 02:30 +02:00");
-        assert_eq!(moment_in(1_792_891_800.0, &berlin), "Sun 2026-10-25 02:30 +01:00");
-        assert_eq!(moment_in(1_792_888_200.0, &TimeZone::UTC), "Sun 2026-10-25 00:30 UTC");
+        for (at, shown) in [
+            ("2026-10-25T00:30:00Z", "2026-10-25 02:30:00 +02:00 (00:30:00 UTC)"),
+            ("2026-10-25T01:30:00Z", "2026-10-25 02:30:00 +01:00 (01:30:00 UTC)"),
+            ("2026-07-01T22:30:00Z", "2026-07-02 00:30:00 +02:00 (2026-07-01 22:30:00 UTC)"),
+        ] {
+            let at: Timestamp = at.parse().unwrap();
+            #[allow(clippy::cast_precision_loss)]
+            let seconds = at.as_second() as f64;
+            assert_eq!(moment_in(seconds, &berlin), shown);
+        }
+        assert_eq!(moment_in(f64::INFINITY, &berlin), "at an unknown time");
     }
 }

@@ -1,12 +1,12 @@
 //! Why a job stands still, as far as the plain rules see it. The order is from what explains the rest: an engine that
 //! is gone, a disk that takes nothing, an engine that is stuck, a client that sends nothing.
 
-use super::Core;
 use super::jobs::Job;
 use super::volumes::Obstacle;
+use super::world::World;
 use crate::model::snapshot::{EngineState, StallCause};
 
-impl Core {
+impl World {
     /// The likely cause of a stall.
     pub(super) fn stall_cause(&self, job: &Job) -> StallCause {
         let engines: Vec<_> = self.engines_of(job).map(|(_, engine)| engine).collect();

@@ -55,8 +55,11 @@ fn headline(job: &JobView, at: f64) -> String {
             let _ = write!(line, "; finished at {}", text::utc(end));
         }
         (JobState::Waiting, ..) => line.push_str("; it has not started"),
+        (JobState::Running, Some(start), _) => {
+            let _ = write!(line, "; running for {}", text::span(at - start));
+        }
         (state, Some(start), _) => {
-            let _ = write!(line, "; {} for {}", state.as_str(), text::span(at - start));
+            let _ = write!(line, "; {}, started {} ago", state.as_str(), text::span(at - start));
         }
         (state, None, _) => {
             let _ = write!(line, "; {}", state.as_str());
@@ -79,9 +82,7 @@ fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64)
             });
             format!("the engine {name} does not answer ({reason})")
         }
-        StallCause::EngineStuck => {
-            "the engine answers and has requests, but generates no token: the engine is stuck".to_owned()
-        }
+        StallCause::EngineStuck => "the engine is stuck: it answers and has requests, and generates nothing".to_owned(),
         StallCause::EngineIdle => "the engine is idle: the client sends nothing".to_owned(),
         StallCause::VolumeFull => format!("{} is full", its_volume(job, volumes)),
         StallCause::VolumeReadonly => format!("{} is read-only", its_volume(job, volumes)),

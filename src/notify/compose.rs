@@ -8,9 +8,10 @@ use jiff::tz::TimeZone;
 
 use super::decide::{Tracked, fingerprint, hash};
 use super::message::{Message, Purpose, Severity};
-use super::redact::redact;
 use super::{explain, html, human};
 use crate::model::snapshot::{AlertView, Snapshot};
+use crate::redact::redact;
+use crate::text;
 
 /// Alerts that are described in full; the others get a line each.
 const IN_FULL: usize = 10;
@@ -194,7 +195,7 @@ fn body(contents: &Contents<'_>, snapshot: &Snapshot, zone: &TimeZone) -> Body {
             "Longhaul {} on {}, {}",
             human::line(&snapshot.version, LINE),
             human::line(&snapshot.instance, LINE),
-            human::moment(snapshot.at, zone)
+            text::moment_in(snapshot.at, zone)
         ),
     }
 }
@@ -210,11 +211,11 @@ fn headline(contents: &Contents<'_>, snapshot: &Snapshot) -> String {
     let Some(head) = contents.head() else { return "Nothing fires.".into() };
     let summary = head.view.annotations.get("summary").map_or_else(|| title(&head.view), |s| safe_line(s));
     if let (true, Some(ended)) = (contents.fresh.is_empty() && !contents.resolved.is_empty(), head.vanished_at) {
-        let lasted = human::span(ended - head.view.fired_at.unwrap_or(head.view.active_at));
+        let lasted = text::span(ended - head.view.fired_at.unwrap_or(head.view.active_at));
         return format!("Resolved after {lasted}: {}", title(&head.view));
     }
     match head.vanished_at {
-        Some(vanished) if head.unseen => format!("No data for {}: {summary}", human::span(snapshot.at - vanished)),
+        Some(vanished) if head.unseen => format!("No data for {}: {summary}", text::span(snapshot.at - vanished)),
         _ => summary,
     }
 }
@@ -233,9 +234,9 @@ fn when(tracked: &Tracked, snapshot: &Snapshot, zone: &TimeZone) -> String {
         }
         Some(vanished) if tracked.ended() => format!(
             "fired {}, resolved {}, after {}",
-            human::moment(fired, zone),
-            human::moment(vanished, zone),
-            human::span(vanished - fired)
+            text::moment_in(fired, zone),
+            text::moment_in(vanished, zone),
+            text::span(vanished - fired)
         ),
         _ => since("firing", fired, snapshot, zone),
     }
@@ -243,7 +244,7 @@ fn when(tracked: &Tracked, snapshot: &Snapshot, zone: &TimeZone) -> String {
 
 fn since(what: &str, at: f64, snapshot: &Snapshot, zone: &TimeZone) -> String {
     let word = if what == "seen" { "" } else { " since" };
-    format!("{what}{word} {}, {} ago", human::moment(at, zone), human::span(snapshot.at - at))
+    format!("{what}{word} {}, {} ago", text::moment_in(at, zone), text::span(snapshot.at - at))
 }
 
 /// One alert; its summary is left out where the first line of the mail is just that.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{human, redact};
+use super::human;
 use crate::model::Snapshot;
 use crate::model::snapshot::AlertState;
+use crate::redact::redact;
 
 /// Remembers what was said.
 #[derive(Debug, Default)]

@@ -18,7 +18,6 @@ pub mod explain;
 pub mod compose;
 pub mod html;
 pub mod human;
-pub mod redact;
 
 pub mod outbox;
 pub mod sender;
@@ -28,7 +27,6 @@ pub mod log;
 
 pub use decide::{Notifier, State};
 pub use message::{Message, Purpose, Severity};
-pub use redact::redact;
 
 #[cfg(test)]
 mod tests;

@@ -79,6 +79,27 @@ impl Received {
             .find(|line| line.to_ascii_lowercase().starts_with(&prefix))
             .map(|line| line[prefix.len()..].trim().to_owned())
     }
+
+    /// All of it with quoted-printable undone, for looking a word up.
+    pub fn text(&self) -> String {
+        let joined = self.content.replace("=\r\n", "");
+        let mut bytes = Vec::new();
+        let mut rest = joined.as_bytes();
+        while let Some((&byte, after)) = rest.split_first() {
+            let hex = (byte == b'=').then(|| after.get(..2)).flatten().and_then(|hex| std::str::from_utf8(hex).ok());
+            match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                Some(decoded) => {
+                    bytes.push(decoded);
+                    rest = &after[2..];
+                }
+                None => {
+                    bytes.push(byte);
+                    rest = after;
+                }
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 #[derive(Default)]

@@ -14,7 +14,8 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::config::{Email, SmtpTls};
 use crate::model::{Failure, FailureKind};
-use crate::notify::{human, redact};
+use crate::notify::human;
+use crate::redact::redact;
 
 /// The longest answer of a server that is quoted.
 const QUOTE: usize = 400;

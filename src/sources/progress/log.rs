@@ -22,6 +22,7 @@ use super::{Source, tqdm};
 use crate::config::LogFormat;
 use crate::model::job::{FirstLine, Reading};
 use crate::model::{Failure, Time};
+use crate::redact::redact;
 
 /// Characters of `last_line`.
 const LAST_LINE: usize = 300;
@@ -231,7 +232,9 @@ impl Facts {
     fn reading(&self) -> Reading {
         let mut reading = Reading { first: self.first, generation: self.generation, ..Reading::default() };
         if !self.last.is_empty() {
-            reading.last_line = Some(String::from_utf8_lossy(&self.last).chars().take(LAST_LINE).collect());
+            // Masked where it is read, so that no recording, page or mail has it.
+            let line: String = String::from_utf8_lossy(&self.last).chars().take(LAST_LINE).collect();
+            reading.last_line = Some(redact(&line).into_owned());
         }
         if let Some(line) = self.line {
             reading.done = Some(line.done);

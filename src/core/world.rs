@@ -1,0 +1,295 @@
+//! What is known of jobs, engines, volumes and sources, and the snapshot it makes.
+//!
+//! [`World::observe`] applies one fact; only a tick makes a snapshot. What comes of a snapshot, alerts and messages, is
+//! one level up in [`super::Core`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::model::observation::{Fact, Observation};
+use crate::model::snapshot::{IntegrationView, JobView, NotificationsView, OutputView, Snapshot, WorkerView};
+use crate::model::{Answer, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
+
+use super::engines::Engine;
+use super::jobs::Job;
+use super::message;
+use super::roster::Roster;
+use super::sources::Sources;
+use super::volumes::Volumes;
+
+/// Everything that is known, and how new facts change it.
+#[derive(Debug)]
+pub struct World {
+    pub(super) config: Arc<Config>,
+    instance: String,
+    started: Time,
+    wall_offset: f64,
+    roster: Roster,
+    engines: Vec<Engine>,
+    pub(super) volumes: Volumes,
+    sources: Sources,
+    workers: BTreeMap<WorkerName, (bool, u64)>,
+    integrations: BTreeMap<String, IntegrationView>,
+    outbox: (u64, bool),
+}
+
+impl World {
+    /// Nothing is known yet.
+    pub fn new(config: Arc<Config>, instance: String, started: Time) -> Self {
+        Self {
+            engines: config.engines.iter().map(Engine::new).collect(),
+            roster: Roster::new(&config.jobs),
+            config,
+            instance,
+            started,
+            wall_offset: 0.0,
+            volumes: Volumes::default(),
+            sources: Sources::default(),
+            workers: BTreeMap::new(),
+            integrations: BTreeMap::new(),
+            outbox: (0, true),
+        }
+    }
+
+    /// Applies one fact; a tick answers with the snapshot that is due.
+    pub fn observe(&mut self, observation: &Observation) -> Option<Snapshot> {
+        let Observation { at, source, took, fact } = observation;
+        let (at, took) = (*at, *took);
+        match fact {
+            Fact::Tick => {
+                self.tick(at);
+                return Some(self.snapshot(at));
+            }
+            Fact::WallClock { offset } => self.wall_offset = *offset,
+            Fact::Engine { engine, sample } => {
+                if let Some((index, config)) = self.config.engines.iter().enumerate().find(|(_, e)| e.name == *engine)
+                    && let Some(engine) = self.engines.get_mut(index)
+                {
+                    engine.scraped(sample, at);
+                    self.sources.succeeded(&SourceId::engine(&config.name), took, at);
+                }
+            }
+            Fact::Progress { job, reading } => {
+                if self.roster.read(job, source, reading, at) {
+                    self.sources.succeeded(source, took, at);
+                }
+            }
+            Fact::Outputs { job, outputs } => {
+                if let Some(job) = self.roster.get_mut(job) {
+                    job.measured(outputs);
+                    self.sources.succeeded(source, took, at);
+                }
+            }
+            Fact::Mounts { mounts } => {
+                self.volumes.mounted(mounts);
+                self.sources.succeeded(source, took, at);
+            }
+            Fact::Space { volume, space } => self.volumes.measured(volume, *space, at),
+            Fact::SpaceFailed { volume, failure } => self.volumes.failed(volume, &failure.message),
+            Fact::Paths { paths } => {
+                self.volumes.located(paths);
+                self.sources.succeeded(source, took, at);
+            }
+            Fact::DropIns { jobs, dropped } => {
+                self.roster.dropped_in(jobs, *dropped, at);
+                self.sources.succeeded(source, took, at);
+            }
+            Fact::Failed { failure } => self.failed(source, took, failure),
+            Fact::Worker { worker, up, restarts } => {
+                self.workers.insert(worker.clone(), (*up, *restarts));
+            }
+            Fact::Delivery { integration, failure } => self.delivered(integration, failure.as_ref()),
+            Fact::Outbox { length, durable } => self.outbox = (*length, *durable),
+        }
+        None
+    }
+
+    fn failed(&mut self, source: &SourceId, took: Option<u64>, failure: &Failure) {
+        let engine = self.config.engines.iter().position(|engine| SourceId::engine(&engine.name) == *source);
+        if let Some(engine) = engine.and_then(|index| self.engines.get_mut(index)) {
+            engine.failed(&failure.message);
+        }
+        self.sources.failed(source, took, failure);
+    }
+
+    fn delivered(&mut self, integration: &str, failure: Option<&Failure>) {
+        let view = self.integrations.entry(integration.to_owned()).or_default();
+        match failure {
+            None => {
+                view.sent += 1;
+                view.reason = None;
+            }
+            Some(failure) => {
+                *view.failed.entry(failure.kind).or_default() += 1;
+                view.reason = Some(failure.message.clone());
+            }
+        }
+    }
+
+    fn tick(&mut self, at: Time) {
+        let engines = &self.engines;
+        let names = &self.config.engines;
+        self.roster.tick(self.config.retain_finished, at, |job| {
+            let mut tokens = None;
+            for engine in names
+                .iter()
+                .zip(engines)
+                .filter(|(config, _)| job.engines.contains(&config.name))
+                .map(|(_, engine)| engine)
+            {
+                tokens = engine.tokens().map(|more| tokens.unwrap_or(0.0) + more).or(tokens);
+            }
+            tokens
+        });
+        // A finished job's files may be tidied away, a vanished drop-in's never come back: neither is a source now.
+        let over = self.roster.sources_that_are_over();
+        self.sources.retain(|source| !over.contains(source));
+    }
+
+    fn snapshot(&self, at: Time) -> Snapshot {
+        let unix = |time: Time| time.seconds() + self.wall_offset;
+        let now = unix(at);
+        let writers = self.writers();
+        let engines: Vec<_> = self.engines.iter().filter_map(|engine| engine.view(at, unix)).collect();
+        let volumes = self.volumes.views(&self.config.volumes, &writers);
+        let mut jobs: Vec<JobView> = self.roster.shown().map(|job| self.job_view(job, at)).collect();
+        for job in &mut jobs {
+            job.message = message::compose(job, &engines, &volumes, now);
+        }
+        Snapshot {
+            at: now,
+            started_at: unix(self.started),
+            instance: self.instance.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            jobs,
+            engines,
+            volumes,
+            paths: self.volumes.path_views(&self.config.volumes),
+            sources: self.sources.views(unix),
+            workers: self
+                .workers
+                .iter()
+                .map(|(worker, &(up, restarts))| WorkerView { worker: worker.clone(), up, restarts })
+                .collect(),
+            alerts: Vec::new(),
+            notifications: NotificationsView {
+                integrations: self.integrations.clone(),
+                outbox_length: self.outbox.0,
+                outbox_durable: self.outbox.1,
+            },
+            jobs_dropped: self.roster.turned_away(),
+            gpus_expected: self.config.gpus_expected,
+        }
+    }
+
+    fn job_view(&self, job: &Job, at: Time) -> JobView {
+        let unix = |time: Time| time.seconds() + self.wall_offset;
+        let config = &job.config;
+        let merged = job.merged();
+        let unread = || self.why_unread(job);
+        let known = |value: Option<f64>| value.map_or_else(|| Answer::unknown(unread()), Answer::Known);
+        let forecast = job.forecast(at);
+        let eta = forecast.clone().map(|forecast| forecast.seconds);
+        let stalled = job.stalled(at);
+        let tokens_per_item = match (job.tokens_done(), merged.done) {
+            (Some(tokens), Some(done)) if done > 0.0 => Answer::Known(tokens / done),
+            (Some(_), _) => Answer::unknown("no item is done yet"),
+            (None, _) => Answer::unknown("no source says how many tokens an item has"),
+        };
+        JobView {
+            name: config.name.clone(),
+            pipeline: config.stage.as_ref().map(|stage| stage.pipeline.clone()),
+            stage: config.stage.as_ref().map(|stage| stage.number),
+            state: job.state(at),
+            done: known(merged.done),
+            expected: Answer::from_option(job.total(), "the total is not known; set total: in the configuration"),
+            failed: Answer::from_option(merged.failed, "no source counts failures"),
+            tokens_done: Answer::from_option(job.tokens_done(), "no source says how many tokens an item has"),
+            items_per_second: job.items_per_second(at),
+            tokens_per_second: self.job_tokens_per_second(job, at),
+            tokens_per_item_finished: tokens_per_item,
+            predicted_end_at: eta.clone().map(|bounds| bounds.map(|seconds| unix(at) + seconds)),
+            eta_seconds: eta,
+            estimate_mode: forecast.map(|forecast| forecast.mode),
+            started_at: Answer::from_option(job.started().map(unix), "it has not been seen to start"),
+            ended_at: Answer::from_option(job.ended().map(unix), "it has not ended"),
+            last_progress_at: Answer::from_option(job.last_moved().map(unix), "nothing has been seen of it yet"),
+            deadline_at: config.deadline,
+            idle_seconds: job.idle(at),
+            stall_threshold_seconds: config.stall_min.as_secs_f64(),
+            stall_cause: (stalled.get() == Some(true)).then(|| self.stall_cause(job)),
+            stalled,
+            output_bytes: job.output_bytes(),
+            projected_output_bytes: job.projected_output_bytes(),
+            outputs: self.output_views(job),
+            engines: config.engines.clone(),
+            phase: merged.phase.clone(),
+            last_line: merged.last_line.clone(),
+            message: String::new(),
+        }
+    }
+
+    /// What the job's engines generate, else the tokens of its done items. With several engines all must be known:
+    /// half a sum would look like a slow-down.
+    fn job_tokens_per_second(&self, job: &Job, at: Time) -> Answer<f64> {
+        if job.config.engines.is_empty() || job.ended().is_some() {
+            return job.done_tokens_per_second(at);
+        }
+        let mut sum = 0.0;
+        for (config, engine) in self.engines_of(job) {
+            match engine.tokens_per_second(at) {
+                Some(rate) => sum += rate,
+                None => return Answer::unknown(format!("the engine {} does not say", config.name)),
+            }
+        }
+        Answer::Known(sum)
+    }
+
+    pub(super) fn engines_of<'a>(
+        &'a self,
+        job: &'a Job,
+    ) -> impl Iterator<Item = (&'a crate::config::Engine, &'a Engine)> {
+        self.config.engines.iter().zip(&self.engines).filter(|(config, _)| job.config.engines.contains(&config.name))
+    }
+
+    fn output_views(&self, job: &Job) -> Vec<OutputView> {
+        job.outputs()
+            .iter()
+            .map(|output| {
+                let mount = output.volume.as_ref().and_then(|id| self.volumes.mount(id));
+                OutputView {
+                    path: output.path.clone(),
+                    volume: output.volume.clone(),
+                    mountpoint: mount.map(|mount| mount.mountpoint.clone()),
+                    device: mount.map(|mount| mount.device.clone()),
+                    on_expected_mount: output.on_expected_mount,
+                }
+            })
+            .collect()
+    }
+
+    /// Which jobs write to which volume; one that has ended does not.
+    fn writers(&self) -> BTreeMap<VolumeId, Vec<JobName>> {
+        let mut writers = BTreeMap::<VolumeId, Vec<JobName>>::new();
+        for job in self.roster.shown().filter(|job| job.ended().is_none()) {
+            for id in job.outputs().iter().filter_map(|output| output.volume.clone()) {
+                let names = writers.entry(id).or_default();
+                if !names.contains(&job.config.name) {
+                    names.push(job.config.name.clone());
+                }
+            }
+        }
+        writers
+    }
+
+    /// Why nothing is known of a job's items: what its first source said.
+    fn why_unread(&self, job: &Job) -> String {
+        let failure = job
+            .config
+            .progress
+            .iter()
+            .find_map(|progress| self.sources.failure(&SourceId::progress(&job.config.name, &progress.which)));
+        failure.map_or_else(|| "nothing has been read of it yet".to_owned(), |failure| failure.message.clone())
+    }
+}
