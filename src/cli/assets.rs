@@ -11,7 +11,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Args;
 
 /// A file to write: its path under the folder and its text.
 #[derive(Debug)]
@@ -30,8 +29,8 @@ pub const ASSETS: &[Asset] = &[
 ];
 
 /// Write the rules, dashboards and a scrape snippet into a folder.
-#[derive(Debug, Clone, Args)]
-pub struct AssetsArgs {
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
     /// The folder; it is made if it is not there
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
@@ -49,7 +48,7 @@ enum Fate {
 }
 
 /// Writes and says what it wrote.
-pub fn run(args: &AssetsArgs) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let listing = write_all(&args.folder, args.force)?;
     let mut out = io::stdout().lock();
     match out.write_all(listing.as_bytes()).and_then(|()| out.flush()) {

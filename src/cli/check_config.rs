@@ -7,11 +7,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::probe;
+use super::{EXIT_CONFIG, probe};
 use crate::config::{self, AlertingMode, Config, Loaded, SmtpTls, listing};
-
-/// The exit code for a configuration that is refused: `EX_CONFIG` of sysexits.
-pub const EXIT_CONFIGURATION: u8 = 78;
 
 /// Arguments of `check-config`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = config::load(file);
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     err.write_all(complaints(&loaded).as_bytes())?;
-    let Some(config) = loaded.config else { return Ok(ExitCode::from(EXIT_CONFIGURATION)) };
+    let Some(config) = loaded.config else { return Ok(ExitCode::from(EXIT_CONFIG)) };
     out.write_all(summary(&config::quote(&file.display().to_string()), &config).as_bytes())?;
     if !args.probe {
         return Ok(ExitCode::SUCCESS);

@@ -11,6 +11,7 @@ mod status;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +21,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::run::block_on;
+use super::{logging, settings};
 use crate::clock::Clock;
 use crate::config::{Config, SmtpTls};
 use crate::model::Snapshot;
+use crate::runtime;
 use crate::simulator::{self, Fault, FaultKind};
+use crate::web::Listen;
 
 /// Where the page is when nothing is said.
 const LISTEN: &str = "127.0.0.1:10787";
@@ -38,7 +43,7 @@ const LAST_LOOK: Duration = Duration::from_secs(60);
 
 /// Shows Longhaul at work on a simulated vLLM server and generation job; needs no GPU, vLLM or configuration.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Arguments {
+pub struct Args {
     /// How many times faster than real the simulated engine is. Longhaul's own clock stays as it is.
     #[arg(long, value_name = "FACTOR", default_value = "60", value_parser = setup::speed)]
     pub speed: f64,
@@ -84,6 +89,8 @@ pub struct Arguments {
     /// End when the simulated job has ended.
     #[arg(long)]
     pub exit_when_done: bool,
+    #[command(flatten)]
+    logging: logging::Args,
 }
 
 fn fault_kinds() -> impl clap::builder::TypedValueParser<Value = FaultKind> {
@@ -105,24 +112,58 @@ pub struct MainJob {
     /// Where its page is.
     pub url: String,
     /// What it knows.
-    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    pub snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     /// Asks it to stop; dropping it asks as well.
     pub shutdown: oneshot::Sender<()>,
     /// When it and its workers have stopped.
     pub ended: JoinHandle<anyhow::Result<()>>,
 }
 
+impl MainJob {
+    /// What it knows, in one line.
+    fn line(&self) -> String {
+        self.snapshots.borrow().as_ref().map_or_else(|| "starting".to_owned(), |snapshot| status::line(snapshot))
+    }
+}
+
 /// Starts the main job as `longhaul` itself would, and waits until it listens.
-async fn start_main_job(_config: Config, _listen: Vec<String>) -> anyhow::Result<MainJob> {
-    Err(anyhow!("this build has no main job to show"))
+async fn start_main_job(config: Config, listen: Vec<String>) -> anyhow::Result<MainJob> {
+    let rules = settings::rule_files(&config.alerting.rule_files).map_err(|problems| anyhow!(problems.join("\n")))?;
+    let listen = listen.iter().map(|address| address.parse()).collect::<Result<Vec<Listen>, _>>()?;
+    let running = runtime::start(runtime::Options {
+        config,
+        rules,
+        listen,
+        telemetry_path: "/metrics".to_owned(),
+        record: None,
+        act: true,
+    })
+    .await?;
+    let url = running.addresses.first().map_or_else(String::new, |address| match address.strip_prefix("unix:") {
+        Some(_) => address.clone(),
+        None => format!("http://{address}"),
+    });
+    let snapshots = running.snapshots.clone();
+    let (shutdown, asked) = oneshot::channel();
+    let ended = tokio::spawn(async move {
+        // A sender that is gone asks as well.
+        let _ = asked.await;
+        running.stop().await;
+        Ok(())
+    });
+    Ok(MainJob { url, snapshots, shutdown, ended })
 }
 
 /// Runs the demo until it is interrupted, or its job is done and `--exit-when-done` was given.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let interrupted = interruption().context("cannot listen for signals")?;
-    let mut out = io::stdout();
-    let redraw = out.is_terminal();
-    show(arguments, start_main_job, interrupted, &mut out, redraw).await
+pub fn run(arguments: Args) -> anyhow::Result<ExitCode> {
+    logging::start(&arguments.logging);
+    block_on(async {
+        let interrupted = interruption().context("cannot listen for signals")?;
+        let mut out = io::stdout();
+        let redraw = out.is_terminal();
+        show(arguments, start_main_job, interrupted, &mut out, redraw).await?;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Ctrl-C, SIGTERM, or the terminal is gone. Listening starts with the call, so that nothing is missed.
@@ -141,7 +182,7 @@ fn interruption() -> io::Result<impl Future<Output = ()>> {
 
 /// The demo with its surroundings as parameters: how the main job starts, what interrupts, where lines go.
 async fn show<S, F>(
-    arguments: Arguments,
+    arguments: Args,
     start: S,
     interrupted: impl Future<Output = ()>,
     out: &mut impl Write,
@@ -191,7 +232,7 @@ where
 
 /// Prints status lines until the main job ends or, if wanted, the simulated one.
 async fn follow(
-    arguments: &Arguments,
+    arguments: &Args,
     simulation: &simulator::Handle,
     main_job: &mut MainJob,
     out: &mut impl Write,
@@ -208,7 +249,7 @@ async fn follow(
                 ended?;
                 if arguments.exit_when_done {
                     last_look(&mut main_job.snapshots).await;
-                    print(out, &status::line(&main_job.snapshots.borrow()), redraw)?;
+                    print(out, &main_job.line(), redraw)?;
                     return Ok(());
                 }
             }
@@ -217,7 +258,7 @@ async fn follow(
                 return Err(anyhow!("the main job has ended by itself"));
             }
         }
-        print(out, &status::line(&main_job.snapshots.borrow()), redraw)?;
+        print(out, &main_job.line(), redraw)?;
     }
 }
 
@@ -233,8 +274,12 @@ async fn wait_for_outcome(
 }
 
 /// Waits until the main job has seen the end too; not for ever, since it may be what is broken.
-async fn last_look(snapshots: &mut watch::Receiver<Arc<Snapshot>>) {
-    let _ = tokio::time::timeout(LAST_LOOK, snapshots.wait_for(|snapshot| status::has_ended(snapshot))).await;
+async fn last_look(snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>) {
+    let _ = tokio::time::timeout(
+        LAST_LOOK,
+        snapshots.wait_for(|snapshot| snapshot.as_ref().is_some_and(|snapshot| status::has_ended(snapshot))),
+    )
+    .await;
 }
 
 fn print(out: &mut impl Write, line: &str, redraw: bool) -> io::Result<()> {

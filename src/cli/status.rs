@@ -9,7 +9,6 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::header::HOST;
@@ -36,8 +35,8 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 const DEFAULT_WIDTH: usize = 140;
 
 /// Show what a running longhaul sees.
-#[derive(Debug, Clone, Args)]
-pub struct StatusArgs {
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
     /// Print the snapshot as JSON, as the running instance gives it
     #[arg(long)]
     pub json: bool,
@@ -47,7 +46,7 @@ pub struct StatusArgs {
 }
 
 /// Asks and prints.
-pub async fn run(args: StatusArgs) -> anyhow::Result<()> {
+pub async fn run(args: Args) -> anyhow::Result<()> {
     let body = tokio::time::timeout(DEADLINE, fetch(&args.url))
         .await
         .with_context(|| format!("{} did not answer within {} s", args.url, DEADLINE.as_secs()))??;

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{EngineName, JobName};
 
+/// Of `storage.path`.
+pub const DEFAULT_STORAGE: &str = "/var/lib/longhaul";
+
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {

@@ -16,7 +16,7 @@ impl Default for Config {
             gpus_expected: None,
             jobs_dir: Some("/run/longhaul/jobs".into()),
             jobs: Vec::new(),
-            storage: "/var/lib/longhaul".into(),
+            storage: super::DEFAULT_STORAGE.into(),
             alerting: Alerting::default(),
             notify: Notify::default(),
             limits: Limits::default(),

@@ -92,6 +92,17 @@ pub struct Bound {
     _file: Option<SocketFile>,
 }
 
+impl Listen {
+    /// The port, if it is no socket file.
+    pub const fn port(&self) -> Option<u16> {
+        match self {
+            Self::Address(address) => Some(address.port()),
+            Self::Host { port, .. } | Self::Any { port } => Some(*port),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
 impl Bound {
     /// Where it listens, with the port that the system chose when it was asked for port 0.
     pub const fn at(&self) -> &Listen {

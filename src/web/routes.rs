@@ -28,15 +28,14 @@ const READY: &str = "/-/ready";
 /// What the server needs to answer.
 #[derive(Debug)]
 pub struct State {
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     telemetry_path: String,
     rendered: Mutex<Option<Arc<Rendered>>>,
 }
 
 impl State {
-    /// `snapshots` must be taken before the first snapshot is sent: what it holds now counts as a placeholder, and we
-    /// are ready from the first one that is sent.
-    pub fn new(snapshots: watch::Receiver<Arc<Snapshot>>, telemetry_path: &str) -> Result<Self, WebError> {
+    /// We are ready from the first snapshot on.
+    pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, telemetry_path: &str) -> Result<Self, WebError> {
         let wrong = |reason| Err(WebError::TelemetryPath { path: telemetry_path.to_owned(), reason });
         if !telemetry_path.starts_with('/') {
             return wrong("it does not begin with /");
@@ -50,13 +49,9 @@ impl State {
         Ok(Self { snapshots, telemetry_path: telemetry_path.to_owned(), rendered: Mutex::new(None) })
     }
 
-    /// The current snapshot and what was rendered of it, or nothing before the first one. The receiver is never marked
-    /// as read, so "has changed" stays true from the first snapshot on; without a sender we are on our way out.
+    /// The current snapshot and what was rendered of it, or nothing before the first one.
     fn current(&self) -> Option<Arc<Rendered>> {
-        if !self.snapshots.has_changed().unwrap_or(false) {
-            return None;
-        }
-        let snapshot = Arc::clone(&self.snapshots.borrow());
+        let snapshot = self.snapshots.borrow().clone()?;
         let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         match &*rendered {
             Some(current) if Arc::ptr_eq(&current.of, &snapshot) => Some(Arc::clone(current)),

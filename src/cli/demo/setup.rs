@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 
-use super::Arguments;
+use super::Args;
 use crate::config::{
     Alerting, AlertingMode, Config, Email, Engine, Job, Limits, LogFormat, Notify, Output, Progress, ProgressKind,
     Stage, WatchedVolume,
@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The configuration of the reference scenario's first stage, as somebody would write it for this machine: a URL and
 /// paths, everything else at its default.
-pub fn configuration(arguments: &Arguments, simulation: &Handle) -> anyhow::Result<Config> {
+pub fn configuration(arguments: &Args, simulation: &Handle) -> anyhow::Result<Config> {
     let engine = EngineName::new("vllm0");
     let output = simulation.output().to_owned();
     let volumes = match arguments.fault {
@@ -58,13 +58,14 @@ pub fn configuration(arguments: &Arguments, simulation: &Handle) -> anyhow::Resu
         alerting: Alerting {
             mode: AlertingMode::Standalone,
             rule_files: arguments.rules.clone(),
-            evaluation_interval: Duration::from_secs(15),
+            // Somebody watches: a demo is quicker to judge and to mail than the defaults.
+            evaluation_interval: Duration::from_secs(5),
             labels: std::collections::BTreeMap::new(),
             instance: None,
         },
         notify: Notify {
             email: email(arguments)?,
-            group_wait: Duration::from_secs(30),
+            group_wait: Duration::from_secs(5),
             repeat_critical: 4 * HOUR,
             repeat_warning: 24 * HOUR,
         },
@@ -93,7 +94,7 @@ fn progress(simulation: &Handle) -> Vec<Progress> {
     ]
 }
 
-fn email(arguments: &Arguments) -> anyhow::Result<Option<Email>> {
+fn email(arguments: &Args) -> anyhow::Result<Option<Email>> {
     let Some(smarthost) = &arguments.smarthost else { return Ok(None) };
     let (host, port) = smarthost
         .rsplit_once(':')
@@ -116,13 +117,13 @@ fn email(arguments: &Arguments) -> anyhow::Result<Option<Email>> {
 /// What this is, where to look, and how to end it.
 pub fn introduce(
     out: &mut impl Write,
-    arguments: &Arguments,
+    arguments: &Args,
     seed: u64,
     fault: Option<Fault>,
     simulation: &Handle,
     url: &str,
 ) -> io::Result<()> {
-    let Arguments { items, slots, speed, .. } = arguments;
+    let Args { items, slots, speed, .. } = arguments;
     let url = url.trim_end_matches('/');
     let target = url.split_once("://").map_or(url, |(_, authority)| authority);
     let log = simulation.log().display();

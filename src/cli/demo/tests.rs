@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use tokio::sync::{oneshot, watch};
 
-use super::{Arguments, MainJob, show, status};
+use super::{Args, MainJob, show, status};
 use crate::config::{Config, ProgressKind, SmtpTls};
 use crate::model::snapshot::{AlertState, AlertView, JobState, JobView};
 use crate::model::{Answer, Bounds, JobName, Snapshot};
@@ -17,10 +17,10 @@ use crate::simulator::FaultKind;
 #[derive(clap::Parser)]
 struct Command {
     #[command(flatten)]
-    arguments: Arguments,
+    arguments: Args,
 }
 
-fn parse(line: &str) -> Result<Arguments, String> {
+fn parse(line: &str) -> Result<Args, String> {
     let words = std::iter::once("demo").chain(line.split_whitespace());
     Command::try_parse_from(words).map(|command| command.arguments).map_err(|error| error.to_string())
 }
@@ -159,7 +159,7 @@ struct Seen {
 async fn pretend(config: Config, done: f64, seen: Arc<Mutex<Seen>>) -> MainJob {
     let (shutdown, stop) = oneshot::channel();
     let view = JobView { state: JobState::Finished, ..job(done) };
-    let (sender, snapshots) = watch::channel(Arc::new(snapshot(vec![view])));
+    let (sender, snapshots) = watch::channel(Some(Arc::new(snapshot(vec![view]))));
     let log = log_path(&config);
     seen.lock().unwrap().config = Some(config);
     let ended = tokio::spawn(async move {

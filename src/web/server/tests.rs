@@ -33,20 +33,20 @@ fn snapshot() -> Snapshot {
 /// A running server that ends with the test.
 struct Server {
     at: Vec<Listen>,
-    snapshots: watch::Sender<Arc<Snapshot>>,
+    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     stop: Option<oneshot::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
     async fn start(addresses: &[&str]) -> Self {
-        let (snapshots, receiver) = watch::channel(Arc::new(snapshot()));
+        let (snapshots, receiver) = watch::channel(None);
         let state = State::new(receiver, "/metrics").unwrap();
         Self::with(addresses, snapshots, Arc::new(move |request: &Request<Incoming>| routes::answer(request, &state)))
             .await
     }
 
-    async fn with<A>(addresses: &[&str], snapshots: watch::Sender<Arc<Snapshot>>, answer: Arc<A>) -> Self
+    async fn with<A>(addresses: &[&str], snapshots: watch::Sender<Option<Arc<Snapshot>>>, answer: Arc<A>) -> Self
     where
         A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
     {
@@ -95,7 +95,7 @@ async fn every_path_answers_as_it_should() {
         let answer = server.get(path).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(text), "{path}: {answer}");
     }
-    server.snapshots.send(Arc::new(snapshot())).unwrap();
+    server.snapshots.send(Some(Arc::new(snapshot()))).unwrap();
     for (path, status, text) in [
         ("/metrics", "200", "content-type: text/plain; version=0.0.4; charset=utf-8"),
         ("/metrics?name[]=x", "200", "longhaul_build_info{version=\"0\"} 1"),
@@ -116,7 +116,7 @@ async fn every_path_answers_as_it_should() {
 async fn a_new_snapshot_is_seen_by_the_next_request() {
     let server = Server::start(&["127.0.0.1:0"]).await;
     for version in ["1", "2"] {
-        server.snapshots.send(Arc::new(Snapshot { version: version.into(), ..snapshot() })).unwrap();
+        server.snapshots.send(Some(Arc::new(Snapshot { version: version.into(), ..snapshot() }))).unwrap();
         for path in ["/metrics", "/metrics", "/api/v1/snapshot"] {
             let answer = server.get(path).await;
             assert!(
@@ -164,7 +164,7 @@ async fn a_connection_is_kept_and_pipelined_requests_are_answered_in_turn() {
 
 #[tokio::test]
 async fn a_panic_is_a_500_and_the_server_goes_on() {
-    let (snapshots, _) = watch::channel(Arc::new(snapshot()));
+    let (snapshots, _) = watch::channel(None);
     let answer = |request: &Request<Incoming>| match request.uri().path() {
         "/panic" => panic!("on purpose"),
         _ => routes::plain(StatusCode::OK, "fine"),

@@ -1,0 +1,53 @@
+//! Logs to standard error, as `--log.level` and `--log.format` say.
+
+use std::io::IsTerminal;
+
+use clap::ValueEnum;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt;
+
+/// The flags.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct Args {
+    /// Only log messages of this severity or above.
+    #[arg(long = "log.level", value_enum, default_value_t = Level::Info, value_name = "LEVEL")]
+    pub level: Level,
+    /// The format of log lines.
+    #[arg(long = "log.format", value_enum, default_value_t = Format::Logfmt, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+/// Severities, by the ecosystem's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// Formats, by the ecosystem's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Logfmt,
+    /// For machines.
+    Json,
+}
+
+/// Sets up logging for the process; a second call changes nothing.
+pub fn start(args: &Args) {
+    let level = match args.level {
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Info => LevelFilter::INFO,
+        Level::Warn => LevelFilter::WARN,
+        Level::Error => LevelFilter::ERROR,
+    };
+    let builder = fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // An error means that logging is set up already.
+    let _ = match args.format {
+        Format::Logfmt => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        Format::Json => builder.json().try_init(),
+    };
+}

@@ -1,0 +1,52 @@
+//! `longhaul record FILE`: write what the sources say, and do nothing else: no port, no alert, no mail, no state.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::{logging, run, settings};
+use crate::runtime::{self, Options};
+
+/// The flags.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The recording; an existing file is not overwritten.
+    file: PathBuf,
+    /// Stop after this long; without it, at SIGTERM or SIGINT.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    settings: settings::Args,
+    #[command(flatten)]
+    logging: logging::Args,
+}
+
+/// Records until it is told to stop.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    logging::start(&args.logging);
+    let settings = match settings::load(&args.settings)? {
+        Ok(settings) => settings,
+        Err(code) => return Ok(code),
+    };
+    let options = Options {
+        config: settings.config,
+        rules: settings.rules,
+        listen: Vec::new(),
+        telemetry_path: "/metrics".to_owned(),
+        record: Some(args.file.clone()),
+        act: false,
+    };
+    run::block_on(async move {
+        let running = runtime::start(options).await?;
+        tracing::info!(file = %args.file.display(), "recording");
+        match args.duration {
+            Some(duration) => tokio::select! {
+                told = run::told_to_stop() => told?,
+                () = tokio::time::sleep(duration) => {}
+            },
+            None => run::told_to_stop().await?,
+        }
+        running.stop().await;
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,97 @@
+//! `longhaul` and `longhaul run`: watch, serve, mail, until told to stop.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{logging, settings};
+use crate::config::AlertingMode;
+use crate::runtime::{self, Options, Running};
+use crate::web::Listen;
+
+/// The flags.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    settings: settings::Args,
+    /// Where to serve the page, /metrics and the API; may be repeated; unix:/path for a socket.
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:10787")]
+    listen: Vec<Listen>,
+    /// The path under which to expose metrics.
+    #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics")]
+    telemetry_path: String,
+    /// Also write every observation to this file, which must not exist.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    logging: logging::Args,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    logging::start(&args.logging);
+    let settings = match settings::load(&args.settings)? {
+        Ok(settings) => settings,
+        Err(code) => return Ok(code),
+    };
+    let who_mails = match (settings.config.alerting.mode, &settings.config.notify.email) {
+        (AlertingMode::Standalone, Some(email)) => {
+            format!("mails go to {} through {}", email.to.join(", "), email.host)
+        }
+        (AlertingMode::Standalone, None) => {
+            "no notify.email is configured: alerts are only logged and shown".to_owned()
+        }
+        (AlertingMode::Prometheus, _) => "alerting.mode is prometheus: alerts are left to it".to_owned(),
+    };
+    let jobs = settings.config.jobs.len();
+    let options = Options {
+        config: settings.config,
+        rules: settings.rules,
+        listen: args.listen,
+        telemetry_path: args.telemetry_path,
+        record: args.record,
+        act: true,
+    };
+    block_on(async move {
+        let running = runtime::start(options).await?;
+        for address in &running.addresses {
+            tracing::info!(%address, "listening");
+        }
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs, "{who_mails}");
+        until_told(running).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Waits for SIGTERM or SIGINT and stops.
+pub async fn until_told(running: Running) -> anyhow::Result<()> {
+    told_to_stop().await?;
+    tracing::info!("stopping");
+    running.stop().await;
+    Ok(())
+}
+
+/// Returns at SIGTERM or SIGINT.
+pub async fn told_to_stop() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// A runtime for `work`; what still hangs in it afterwards is left behind, since the process is about to exit.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
+}

@@ -1,0 +1,181 @@
+//! The shell around the core: starts everything, moves observations in and snapshots out, and stops in order.
+//!
+//! One thread of its own owns the core and is the only writer (`spine`): it takes observations from one channel,
+//! writes them to the recording, and on each tick publishes the snapshot and hands messages to the outbox. Sources are
+//! tasks and a worker process; outputs read the last snapshot from a watch channel.
+//!
+//! Stopping: sources and listeners first, so that nothing new enters; then the core, which saves its state; then the
+//! sender, whose messages are on disk already. Nothing waits for what can hang: a worker in an uninterruptible call is
+//! left behind, and whoever calls [`Running::stop`] exits after [`SHUTDOWN_DEADLINE`] whatever is left.
+
+mod spine;
+mod storage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::alerts::Rules;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::model::{Fact, Observation, Snapshot, SourceId};
+use crate::recording::Head;
+use crate::sources::engines;
+use crate::web;
+use crate::worker::{self, Plan, WorkerSpec};
+
+/// SIGTERM ends us in this time whatever hangs.
+pub const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Between snapshots.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Observations on their way to the core. When it is full, sources wait: they are the ones that can.
+const CHANNEL: usize = 4096;
+
+/// The wall clock has to be set by more than this before it is a fact; slewing by NTP stays far below.
+const WALL_STEP_SECONDS: f64 = 1.0;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Options {
+    /// Checked.
+    pub config: Config,
+    /// The rule files, name and text.
+    pub rules: Vec<(String, String)>,
+    /// Where to serve; empty for a run that only records.
+    pub listen: Vec<web::Listen>,
+    /// The path of the metrics.
+    pub telemetry_path: String,
+    /// Every observation is written here.
+    pub record: Option<PathBuf>,
+    /// Evaluate alerts, mail and keep state; false for a run that only records.
+    pub act: bool,
+}
+
+/// A run that has started.
+#[derive(Debug)]
+pub struct Running {
+    /// The latest snapshot; `None` before the first.
+    pub snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    /// The addresses that are served, as bound.
+    pub addresses: Vec<String>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    spine: std::thread::JoinHandle<()>,
+}
+
+/// Starts everything; returns once all addresses are bound.
+pub async fn start(options: Options) -> anyhow::Result<Running> {
+    let Options { config, rules: rule_files, listen, telemetry_path, record, act } = options;
+    let rules = Rules::parse(&rule_files).map_err(|problems| {
+        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the alert rules have problems:\n{}", list.join("\n"))
+    })?;
+    let bound = web::bind(&listen).await?;
+    let addresses: Vec<String> = bound.iter().map(|bound| bound.at().to_string()).collect();
+    let instance = config.alerting.instance.clone().unwrap_or_else(|| instance(&bound));
+
+    let clock = Clock::start();
+    let config = Arc::new(config);
+    let head = Head {
+        longhaul_recording: crate::recording::VERSION,
+        started: clock.now(),
+        instance: instance.clone(),
+        config: (*config).clone(),
+        rules: rule_files,
+    };
+    let (observations, inbox) = mpsc::channel(CHANNEL);
+    let (publish, snapshots) = watch::channel(None);
+    let (stop, stopping) = watch::channel(false);
+    let spine = spine::start(spine::Parts {
+        head,
+        config: config.clone(),
+        rules,
+        clock,
+        inbox,
+        back: observations.clone().downgrade(),
+        publish,
+        record,
+        act,
+    })?;
+
+    let mut tasks = JoinSet::new();
+    for engine in &config.engines {
+        let watch = engines::watch(engine.clone(), config.limits.response, clock, observations.clone());
+        tasks.spawn(until(stopping.clone(), watch));
+    }
+    let plan = Plan::new(&config, clock.anchor());
+    tasks.spawn(worker::supervise(WorkerSpec::files(), plan, clock, observations.clone(), stopping.clone()));
+    tasks.spawn(until(stopping.clone(), ticks(clock, observations)));
+    let state = web::State::new(snapshots.clone(), &telemetry_path)?;
+    tasks.spawn(web::serve(bound, state, stopped(stopping)));
+    Ok(Running { snapshots, addresses, stop, tasks, spine })
+}
+
+impl Running {
+    /// Stops in order. Returns when all is done; what hangs is not waited for beyond [`SHUTDOWN_DEADLINE`].
+    pub async fn stop(mut self) {
+        // Nobody listening any more is fine.
+        let _ = self.stop.send(true);
+        let orderly = async {
+            while self.tasks.join_next().await.is_some() {}
+            // All senders are gone now, so the spine comes to the end of its channel.
+            let _ = tokio::task::spawn_blocking(move || self.spine.join()).await;
+        };
+        if tokio::time::timeout(SHUTDOWN_DEADLINE.saturating_sub(Duration::from_secs(1)), orderly).await.is_err() {
+            tracing::warn!("something hangs and is left behind");
+        }
+    }
+}
+
+/// A tick a second, and a fact when somebody set the wall clock.
+async fn ticks(clock: Clock, out: mpsc::Sender<Observation>) {
+    let mut interval = tokio::time::interval(TICK);
+    // After a suspend one tick is enough.
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut known_offset = 0.0;
+    loop {
+        interval.tick().await;
+        let offset = clock.wall_offset();
+        let mut facts = Vec::new();
+        if (offset - known_offset).abs() > WALL_STEP_SECONDS {
+            tracing::warn!(seconds = offset - known_offset, "the wall clock was set");
+            known_offset = offset;
+            facts.push(Fact::WallClock { offset });
+        }
+        facts.push(Fact::Tick);
+        for fact in facts {
+            if out.send(Observation { at: clock.now(), source: SourceId::own(), took: None, fact }).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Runs `work` until it ends or all stops.
+async fn until(stopping: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = work => {}
+        () = stopped(stopping) => {}
+    }
+}
+
+/// Returns when all stops.
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// `host:port`, as Prometheus names the target that it scrapes.
+fn instance(bound: &[web::Bound]) -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let host = host.unwrap_or_else(|| "localhost".to_owned());
+    match bound.iter().find_map(|bound| bound.at().port()) {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    }
+}

@@ -1,0 +1,142 @@
+//! The thread that owns the core: the one place where observations become decisions.
+//!
+//! The order within a tick is what makes mail durable: a message is in the outbox, on disk, before the state that says
+//! "mailed" is saved. Killed between the two, the next run decides the same message again under the same name, so the
+//! worst is a mail that arrives twice, and none is lost.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use jiff::tz::TimeZone;
+use tokio::sync::{mpsc, watch};
+
+use super::storage::Storage;
+use crate::alerts::Rules;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::core::{Core, Outcome, State};
+use crate::model::{Observation, Snapshot};
+use crate::notify::email::Mailer;
+use crate::notify::log::Transitions;
+use crate::notify::outbox::Outbox;
+use crate::notify::sender::{self, Pace};
+use crate::recording::{self, Head};
+
+/// For one answer of a mail server.
+const ANSWER: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// What the thread needs.
+pub struct Parts {
+    /// For the recording.
+    pub head: Head,
+    /// Checked.
+    pub config: Arc<Config>,
+    /// Parsed.
+    pub rules: Rules,
+    /// For the sender's reports.
+    pub clock: Clock,
+    /// Where observations come from; its end is the end.
+    pub inbox: mpsc::Receiver<Observation>,
+    /// Where the sender reports to; weak, so that it does not keep the inbox open.
+    pub back: mpsc::WeakSender<Observation>,
+    /// Where snapshots go.
+    pub publish: watch::Sender<Option<Arc<Snapshot>>>,
+    /// Where the recording goes.
+    pub record: Option<PathBuf>,
+    /// Mail and keep state.
+    pub act: bool,
+}
+
+/// Opens what must be open before anything runs, and starts the thread.
+pub fn start(parts: Parts) -> anyhow::Result<JoinHandle<()>> {
+    let storage = if parts.act { Some(Storage::open(&parts.config.storage)?) } else { None };
+    let recorder = parts.record.as_deref().map(|path| Recorder::create(path, &parts.head)).transpose()?;
+    let spine = std::thread::Builder::new()
+        .name("core".to_owned())
+        .spawn(move || run(parts, storage, recorder))
+        .context("cannot start a thread")?;
+    Ok(spine)
+}
+
+fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Recorder>) {
+    let state = storage.as_ref().map_or_else(State::default, Storage::restore);
+    let email = parts.config.notify.email.clone();
+    let sender = match (&storage, email) {
+        (Some(storage), Some(email)) => {
+            let back = parts.back.clone();
+            let report = move |observation| {
+                // Never waits: this thread may be about to hand the sender a message. A full channel means thousands
+                // of observations that nobody took yet; one delivery less in the counters is the smaller harm.
+                if let Some(back) = back.upgrade()
+                    && back.try_send(observation).is_err()
+                {
+                    tracing::debug!("a delivery was not counted");
+                }
+            };
+            let mailer = Mailer::new(email, ANSWER);
+            sender::start(mailer, Outbox::open(&storage.outbox()), parts.clock, Pace::default(), report)
+                .inspect_err(|error| tracing::error!(%error, "cannot start the sender: no mail will go out"))
+                .ok()
+        }
+        _ => None,
+    };
+    let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+    let started = parts.head.started;
+    let mut core = Core::new(parts.config.clone(), parts.rules, parts.head.instance, zone, started, state);
+    let mut transitions = Transitions::default();
+    while let Some(observation) = parts.inbox.blocking_recv() {
+        if let Some(writer) = &mut recorder
+            && let Err(error) = writer.write(&observation)
+        {
+            tracing::error!(%error, "cannot write the recording; it ends here");
+            recorder = None;
+        }
+        let Some(Outcome { snapshot, messages, evaluated }) = core.observe(&observation) else { continue };
+        if evaluated {
+            transitions.follow(&snapshot);
+        }
+        parts.publish.send_replace(Some(Arc::new(snapshot)));
+        // A state that says "mailed" must not be on disk before the mail is.
+        let durable = sender.as_ref().is_none_or(|sender| sender.submit(messages));
+        if evaluated
+            && durable
+            && let Some(storage) = &mut storage
+        {
+            storage.keep(&core.state());
+        }
+    }
+    if let Some(storage) = &mut storage {
+        storage.keep(&core.state());
+    }
+    if let Some(sender) = sender {
+        sender.stop();
+    }
+}
+
+/// Writes the recording; each tick it reaches the disk's cache, so that a crash loses a second.
+struct Recorder {
+    output: BufWriter<File>,
+}
+
+impl Recorder {
+    fn create(path: &Path, head: &Head) -> anyhow::Result<Self> {
+        // An earlier recording is somebody's evidence.
+        let file = File::create_new(path).with_context(|| {
+            format!("cannot create the recording {}: an existing file is not overwritten", path.display())
+        })?;
+        let mut output = BufWriter::new(file);
+        recording::write_head(&mut output, head)
+            .with_context(|| format!("cannot write the recording {}", path.display()))?;
+        output.flush().with_context(|| format!("cannot write the recording {}", path.display()))?;
+        Ok(Self { output })
+    }
+
+    fn write(&mut self, observation: &Observation) -> std::io::Result<()> {
+        recording::write(&mut self.output, observation)?;
+        if matches!(observation.fact, crate::model::Fact::Tick) { self.output.flush() } else { Ok(()) }
+    }
+}
