@@ -9,16 +9,10 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
-use hyper::header::HOST;
-use hyper::{Request, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
 
-use crate::model::Snapshot;
-use crate::web::routes::SNAPSHOT;
+use crate::model::{FailureKind, Snapshot};
+use crate::sources::http::{self, Limits, Request};
+use crate::web::SNAPSHOT;
 
 mod table;
 mod view;
@@ -30,7 +24,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:10787";
 /// For the whole exchange: the answer is ready, so what takes longer is broken.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of an answer; two hundred jobs are one megabyte.
-const MAX_ANSWER: usize = 64 * 1024 * 1024;
+const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 /// Columns where there is no terminal: enough for everything.
 const DEFAULT_WIDTH: usize = 140;
 
@@ -47,9 +41,7 @@ pub struct Args {
 
 /// Asks and prints.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let body = tokio::time::timeout(DEADLINE, fetch(&args.url))
-        .await
-        .with_context(|| format!("{} did not answer within {} s", args.url, DEADLINE.as_secs()))??;
+    let body = fetch(&args.url).await?;
     let mut out = std::io::stdout().lock();
     let text = if args.json {
         body
@@ -77,20 +69,24 @@ fn width() -> usize {
 
 /// The snapshot of the instance at `url`, as it is.
 async fn fetch(url: &str) -> anyhow::Result<Vec<u8>> {
-    if let Some(path) = url.strip_prefix("unix:") {
-        let path = path.strip_prefix("//").unwrap_or(path);
-        let stream = UnixStream::connect(path).await.with_context(|| nobody(url))?;
-        return get(stream, "localhost").await.with_context(|| format!("cannot read the snapshot from {url}"));
-    }
-    let uri: Uri = url.parse().with_context(|| format!("{url:?} is no URL; write http://HOST:PORT or unix:/PATH"))?;
-    let Some(host) = uri.host().filter(|_| uri.scheme_str() == Some("http")) else {
-        bail!("{url:?} is no URL that longhaul listens on; write http://HOST:PORT or unix:/PATH");
+    let request = match url.strip_prefix("unix:") {
+        Some(path) => Request::unix(path.strip_prefix("//").unwrap_or(path), SNAPSHOT),
+        None => Request::new(&format!("{}{SNAPSHOT}", url.trim_end_matches('/')))
+            .map_err(|failure| anyhow::anyhow!("{url:?}: {}; or write unix:/PATH", failure.message))?,
     };
-    let port = uri.port_u16().unwrap_or(80);
-    // A literal IPv6 address stands in brackets in a URL and without them in a socket address.
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare, port)).await.with_context(|| nobody(url))?;
-    get(stream, &format!("{host}:{port}")).await.with_context(|| format!("cannot read the snapshot from {url}"))
+    let response =
+        http::get(&request, Limits { deadline: DEADLINE, body: MAX_ANSWER }).await.map_err(
+            |failure| match failure.kind {
+                FailureKind::Refused | FailureKind::Missing => anyhow::anyhow!("{} ({})", nobody(url), failure.message),
+                _ => anyhow::anyhow!("cannot read the snapshot: {}", failure.message),
+            },
+        )?;
+    match response.status {
+        200 => Ok(response.body),
+        503 => bail!("{url} has just started and has no snapshot yet; ask again"),
+        404 => bail!("something else than longhaul answers at {url} (404)"),
+        status => bail!("{url} answers with status {status}"),
+    }
 }
 
 fn nobody(url: &str) -> String {
@@ -98,31 +94,6 @@ fn nobody(url: &str) -> String {
         "no longhaul answers at {url}; start one with `longhaul` (or `longhaul demo` to see it work), or say where it \
          listens with --url"
     )
-}
-
-async fn get(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, host: &str) -> anyhow::Result<Vec<u8>> {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let exchange = async {
-        let request = Request::get(SNAPSHOT).header(HOST, host).body(Empty::<Bytes>::new())?;
-        let response = sender.send_request(request).await?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::SERVICE_UNAVAILABLE => bail!("it has just started and has no snapshot yet; ask again"),
-            StatusCode::NOT_FOUND => bail!("something else than longhaul answers there (404)"),
-            status => bail!("it answers {status}"),
-        }
-        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        Ok(body.map_err(|error| anyhow::anyhow!(error))?.to_bytes().into())
-    };
-    // The connection only moves while it is polled; the exchange is over first unless the server breaks off.
-    let mut exchange = std::pin::pin!(exchange);
-    tokio::select! {
-        result = &mut exchange => result,
-        broken = connection => {
-            broken?;
-            exchange.await
-        }
-    }
 }
 
 #[cfg(test)]
@@ -169,7 +140,7 @@ mod tests {
             assert!(error.contains(word) && error.contains(&url), "{error}");
             task.await.unwrap();
         }
-        for url in ["127.0.0.1:10787", "https://127.0.0.1:10787", "ftp://x", "http://", "::"] {
+        for url in ["127.0.0.1:10787", "ftp://x", "http://", "::"] {
             let error = format!("{:#}", fetch(url).await.unwrap_err());
             assert!(error.contains("unix:/PATH"), "{url}: {error}");
         }

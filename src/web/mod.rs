@@ -17,6 +17,9 @@ pub mod routes;
 mod guard;
 mod server;
 
+/// Where the snapshot is, as JSON; the page links to it and `longhaul status` reads it.
+pub const SNAPSHOT: &str = "/api/v1/snapshot";
+
 pub use error::WebError;
 pub use listen::{Bound, Listen, bind};
 pub use routes::State;

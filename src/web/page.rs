@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use askama::Template;
 
-use super::routes::SNAPSHOT;
+use super::SNAPSHOT;
 use crate::model::snapshot::{AlertState, JobState, Snapshot};
 use crate::text;
 

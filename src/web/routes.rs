@@ -12,18 +12,18 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::watch;
 
 use super::error::WebError;
-use super::server::Reply;
-use super::{metrics, page};
+use super::{SNAPSHOT, metrics, page};
 use crate::model::Snapshot;
 
 /// The landing page.
 const PAGE: &str = "/";
-/// The snapshot as JSON.
-pub const SNAPSHOT: &str = "/api/v1/snapshot";
 /// The process lives.
 const HEALTHY: &str = "/-/healthy";
 /// There is something to scrape.
 const READY: &str = "/-/ready";
+
+/// What is sent back.
+pub type Reply = Response<Full<Bytes>>;
 
 /// What the server needs to answer.
 #[derive(Debug)]

@@ -11,11 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -23,7 +22,7 @@ use tokio::task::JoinSet;
 
 use super::guard::Guard;
 use super::listen::{Bound, Listener};
-use super::routes::{self, State};
+use super::routes::{self, Reply, State};
 
 /// Connections at a time, over all addresses. Prometheus needs one, a browser six.
 const MAX_CONNECTIONS: usize = 256;
@@ -33,9 +32,6 @@ const MAX_HEAD: usize = 16 * 1024;
 const GOODBYE: Duration = Duration::from_secs(1);
 /// After an accept that failed for want of descriptors or memory, before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-
-/// What is sent back.
-pub type Reply = Response<Full<Bytes>>;
 
 /// Answers on all addresses until `shutdown` is ready, and gives the addresses back.
 pub async fn serve(bound: Vec<Bound>, state: State, shutdown: impl Future<Output = ()>) {
