@@ -91,7 +91,8 @@ impl Core {
             self.alerts = self.machine.evaluate(&self.rules, &snapshot, &self.config.alerting.labels, at);
         }
         snapshot.alerts.clone_from(&self.alerts);
-        if due {
+        // Without mail nothing may count as mailed: whoever configures it later wants to hear what fires by then.
+        if due && self.config.notify.email.is_some() {
             messages = self.notifier.step(&snapshot, at);
         }
         Some(Outcome { snapshot, messages, evaluated: due })
