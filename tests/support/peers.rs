@@ -42,12 +42,16 @@ pub struct Demo {
     pub process: Process,
     /// `host:port` of the sidecar.
     pub address: String,
+    /// Its temporary files are in here, so that a demo that is killed leaves nothing either.
+    _folder: Option<TempDir>,
 }
 
 impl Demo {
     /// Starts it with these arguments, and waits until its sidecar has a snapshot.
     pub fn start(arguments: &[&str]) -> Self {
-        Self::start_in(&std::env::temp_dir(), arguments)
+        let folder = tempfile::tempdir().unwrap();
+        let demo = Self::start_in(folder.path(), arguments);
+        Self { _folder: Some(folder), ..demo }
     }
 
     /// The same, with its temporary files in `folder`.
@@ -77,7 +81,7 @@ impl Demo {
             })
             .unwrap();
         let address = address.recv_timeout(Duration::from_secs(30)).expect("the demo prints its address");
-        let demo = Self { process, address };
+        let demo = Self { process, address, _folder: None };
         wait_for("the demo is ready", Duration::from_secs(30), || {
             try_get(&demo.address, "/-/ready").filter(|(status, _)| *status == 200)
         });
