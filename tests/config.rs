@@ -31,7 +31,7 @@ fn every_file_gets_its_messages() {
         files += 1;
         let name = path.file_name().unwrap().to_str().unwrap();
         let loaded = config::parse(&fs::read_to_string(&path).unwrap(), name);
-        let said = complaints(&loaded);
+        let said = complaints(&loaded, &[]);
         assert_eq!(loaded.config.is_some(), name.starts_with("good"), "{name}:\n{said}");
         let expected_path = path.with_extension("stderr");
         let expected = fs::read_to_string(&expected_path).unwrap_or_default();
@@ -178,7 +178,7 @@ fn a_long_file_is_read_in_one_go() {
     let bad: String = (0..50_000).map(|index| job(index, "afterr")).collect();
     let loaded = config::parse(&format!("jobs:\n{bad}"), "f");
     assert_eq!(loaded.problems.len(), 50_000);
-    assert_eq!(complaints(&loaded).lines().count(), 102);
+    assert_eq!(complaints(&loaded, &[]).lines().count(), 102);
 }
 
 #[test]
@@ -216,20 +216,71 @@ fn init_writes_what_check_config_accepts_and_probe_tries() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("longhaul.yml exists: choose another --output"));
     command().args(["check-config", "longhaul.yml"]).assert().success().stderr("");
 
-    let output = command().args(["check-config", "longhaul.yml", "--probe"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "log and state are missing");
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("ok    volume /"), "{said}");
-    assert!(said.contains("FAIL  storage") && said.contains("does not exist: install -d"), "{said}");
-    assert!(said.contains("FAIL  progress a: \"b\"/log"), "{said}");
-
-    longhaul::state::save(temporary.path(), "run.log", b"Progress: 300/25000 (0 errors)\n").unwrap();
-    fs::create_dir(temporary.path().join("state")).unwrap();
-    let output = command().args(["check-config", "longhaul.yml", "--probe"]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.ends_with("all 4 answer\n"), "{said}");
+    let probe = |code: i32, words: &[&str]| {
+        let output = command().args(["check-config", "longhaul.yml", "--probe"]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        for words in words {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    };
+    probe(0, &["ok    volume /", "state will be made at the start", "wait  progress a: \"b\"/log", "is not there yet"]);
+    longhaul::state::save(temporary.path(), "run.log", b"Progress: 300/25000 (7 errors)\n").unwrap();
+    longhaul::state::save(temporary.path(), "state", b"in the way").unwrap();
+    probe(1, &["300 of 25,000 done, 7 failed", "FAIL  storage", "1 of 4 failed\n"]);
+    fs::remove_file(temporary.path().join("state")).unwrap();
+    probe(0, &["all 4 are good\n"]);
+    assert!(!temporary.path().join("state").exists(), "a probe changes nothing");
     command().args(["init", "-o", "-", "--engine", "nowhere"]).assert().code(2).stdout("");
+}
+
+#[test]
+fn problems_of_rule_files_come_with_all_others() {
+    let temporary = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        longhaul::state::save(temporary.path(), name, text.as_bytes()).unwrap();
+        temporary.path().join(name).display().to_string()
+    };
+    let rules = put("r.yml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: rate(longhaul_alerts[5m]) > 1\n");
+    let none = temporary.path().join("none.yml").display().to_string();
+    let both = format!("alerting: {{rule_files: [{rules}, {none}]}}\n");
+    let bad = put("bad.yml", &format!("zzz: 1\n{both}"));
+    let good_but_for_rules = put("good.yml", &both);
+    let run = |arguments: &[&str]| {
+        let output = Command::cargo_bin("longhaul").unwrap().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = run(&["check-config", &bad]);
+    for words in
+        [format!("{bad}:1:1: zzz: unknown key"), format!("{rules}:5: group g: alert A: "), "4 problems\n".into()]
+    {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    let said = run(&["check-config", &good_but_for_rules]);
+    assert!(said.contains(&format!("{none}: the rule file does not exist: check the path\n")), "{said}");
+    assert_eq!(said, run(&["--config.file", &good_but_for_rules]), "who runs says what who checks says");
+}
+
+/// Where our state goes when the file does not say: what is checked is what will be used.
+#[test]
+fn storage_is_where_a_run_would_have_it() {
+    let temporary = tempfile::tempdir().unwrap();
+    let file = |text: &str| {
+        longhaul::state::save(temporary.path(), "c.yml", text.as_bytes()).unwrap();
+        temporary.path().join("c.yml")
+    };
+    let storage = |text: &str, flags: &[&str]| {
+        let mut command = Command::cargo_bin("longhaul").unwrap();
+        command.arg("check-config").arg(file(text)).args(flags).env("STATE_DIRECTORY", "/var/lib/a:/var/lib/b");
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let line = said.lines().find(|line| line.trim_start().starts_with("storage")).map(str::to_owned);
+        line.unwrap_or(said).split_whitespace().last().unwrap().to_owned()
+    };
+    assert_eq!(storage("", &[]), "/var/lib/a");
+    assert_eq!(storage("storage: {path: /var/lib/longhaul}", &[]), "/var/lib/longhaul", "said is said");
+    assert_eq!(storage("storage: {path: /x}", &["--storage.path", "/y"]), "/y");
 }
 
 proptest! {
@@ -240,6 +291,6 @@ proptest! {
     ]) {
         let loaded = config::parse(&text, "f");
         prop_assert_eq!(loaded.config.is_some(), loaded.problems.is_empty());
-        let _ = complaints(&loaded);
+        let _ = complaints(&loaded, &[]);
     }
 }

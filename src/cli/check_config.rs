@@ -1,14 +1,17 @@
 //! `longhaul check-config FILE [--probe]`: is the file good, what does it say, and do its sources answer?
 //!
-//! Exit codes: 0 good, 78 problems in the file, 1 a source that does not answer. Problems go to stderr in the form that
+//! Exit codes: 0 good, 78 problems in the file or in a rule file that it names, 1 a source that does not answer. Problems go to stderr in the form that
 //! editors jump to (`file:line:column: …`), the summary to stdout.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{EXIT_CONFIG, probe};
-use crate::config::{self, AlertingMode, Config, Loaded, SmtpTls, listing};
+use super::{EXIT_CONFIG, probe, settings};
+use crate::alerts::Rules;
+use crate::config::{self, AlertingMode, Config, SmtpTls};
+
+pub use super::settings::complaints;
 
 /// Arguments of `check-config`.
 #[derive(Debug, clap::Args)]
@@ -24,41 +27,33 @@ pub struct Args {
     /// Try the one source on stdin: how `--probe` keeps what can hang out of its own process.
     #[arg(long, hide = true, conflicts_with_all = ["file", "probe"])]
     probe_child: bool,
+
+    #[command(flatten)]
+    machine: settings::Machine,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(file) = args.file.as_deref() else { return probe::child(&mut io::stdin(), &mut io::stdout()) };
-    let loaded = config::load(file);
+    let checked = settings::check(Some(file));
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    err.write_all(complaints(&loaded).as_bytes())?;
-    let Some(config) = loaded.config else { return Ok(ExitCode::from(EXIT_CONFIG)) };
-    out.write_all(summary(&config::quote(&file.display().to_string()), &config).as_bytes())?;
+    err.write_all(checked.complaints().as_bytes())?;
+    let Some(settings) = checked.settings(&args.machine)? else { return Ok(ExitCode::from(EXIT_CONFIG)) };
+    let rules = Rules::parse(&settings.rules).map_or(0, |rules| rules.iter().count());
+    out.write_all(summary(&config::quote(&file.display().to_string()), &settings.config, rules).as_bytes())?;
     if !args.probe {
         return Ok(ExitCode::SUCCESS);
     }
     out.flush()?;
-    let results = probe::all(&config)?;
+    let results = probe::all(&settings.config)?;
     writeln!(out)?;
     out.write_all(probe::table(&results).as_bytes())?;
     let good = results.iter().all(|result| result.answer.is_ok());
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What goes to stderr: warnings first, so that what refuses the file stands last, next to the prompt.
-pub fn complaints(loaded: &Loaded) -> String {
-    let mut text: String = listing(&loaded.warnings).lines().map(|line| format!("warning: {line}\n")).collect();
-    text.push_str(&loaded.problem_listing());
-    match loaded.problems.len() {
-        0 => {}
-        1 => text.push_str("1 problem\n"),
-        many => text.push_str(&format!("{many} problems\n")),
-    }
-    text
-}
-
 /// What the file says, in a few lines.
-pub fn summary(file: &str, config: &Config) -> String {
+pub fn summary(file: &str, config: &Config, rules: usize) -> String {
     let names = |names: Vec<String>| match names.as_slice() {
         [] => "none".to_owned(),
         some if some.len() <= 6 => format!("{}: {}", some.len(), some.join(", ")),
@@ -66,9 +61,12 @@ pub fn summary(file: &str, config: &Config) -> String {
     };
     let shown = |text: &str| config::quote(text).into_owned();
     let jobs_dir = config.jobs_dir.as_ref().map_or("none".to_owned(), |path| shown(&path.display().to_string()));
-    let rules = match config.alerting.rule_files.len() {
-        0 => "built in".to_owned(),
-        _ => names(config.alerting.rule_files.iter().map(|path| shown(&path.display().to_string())).collect()),
+    let rules = match config.alerting.rule_files.as_slice() {
+        [] => format!("{rules}, built in"),
+        files => format!(
+            "{rules}, from {}",
+            files.iter().map(|path| shown(&path.display().to_string())).collect::<Vec<_>>().join(", ")
+        ),
     };
     let rows = [
         ("engines", names(config.engines.iter().map(|engine| shown(engine.name.as_str())).collect())),
@@ -116,7 +114,7 @@ mod tests {
             ),
         ] {
             let loaded = config::parse(text, "f.yml");
-            let summary = summary("f.yml", &loaded.config.unwrap());
+            let summary = summary("f.yml", &loaded.config.unwrap(), 3);
             assert!(summary.contains(&format!("mails     {line}")), "{summary}");
         }
     }

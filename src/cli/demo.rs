@@ -128,7 +128,8 @@ impl MainJob {
 
 /// Starts the main job as `longhaul` itself would, and waits until it listens.
 async fn start_main_job(config: Config, listen: Vec<String>) -> anyhow::Result<MainJob> {
-    let rules = settings::rule_files(&config.alerting.rule_files).map_err(|problems| anyhow!(problems.join("\n")))?;
+    let rules =
+        settings::rule_files(&config.alerting.rule_files).map_err(|problems| anyhow!(settings::lines(&problems)))?;
     let listen = listen.iter().map(|address| address.parse()).collect::<Result<Vec<Listen>, _>>()?;
     let running = runtime::start(runtime::Options {
         config,

@@ -17,12 +17,12 @@ mod typed;
 pub mod values;
 
 pub use checked::*;
-pub use problem::{Problem, listing, quote};
+pub use problem::{Problem, SHOWN, listing, quote};
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::libc::O_NONBLOCK;
 use problem::{Place, Problems};
@@ -39,12 +39,29 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
     /// What has no effect or probably another one than was meant.
     pub warnings: Vec<Problem>,
+    /// The rule files that it names, also when the file is refused, so that their problems can be said together.
+    pub rule_files: Vec<PathBuf>,
+    /// It says where Longhaul keeps its own state; else that depends on who runs it.
+    pub names_storage: bool,
 }
 
 impl Loaded {
-    fn from(config: Option<Config>, problems: Problems) -> Self {
+    fn from(read: Option<typed::Read>, problems: Problems) -> Self {
         let (problems, warnings) = problems.finish();
-        Self { config: config.filter(|_| problems.is_empty()), problems, warnings }
+        let (config, names_storage) = read.map_or((None, false), |read| (Some(read.config), read.names_storage));
+        let rule_files = config.as_ref().map(|config| config.alerting.rule_files.clone()).unwrap_or_default();
+        Self { config: config.filter(|_| problems.is_empty()), problems, warnings, rule_files, names_storage }
+    }
+
+    /// No file at all.
+    pub fn nothing() -> Self {
+        Self {
+            config: Some(Config::default_discovery()),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            rule_files: Vec::new(),
+            names_storage: false,
+        }
     }
 
     /// All problems, one a line, with the end of the line.
@@ -58,8 +75,50 @@ pub fn load(path: &Path) -> Loaded {
     let name = path.display().to_string();
     match read_file(path) {
         Ok(bytes) => parse_bytes(&bytes, &name),
-        Err(reason) => refused(&name, Place::default(), reason),
+        Err(reason) => {
+            let reason = match reason {
+                Unreadable::Missing => "does not exist: check the path, or write one with `longhaul init`".to_owned(),
+                reason => reason.to_string(),
+            };
+            refused(&name, Place::default(), reason)
+        }
     }
+}
+
+/// Reads the text of a file that belongs to the configuration, such as a rule file, by the same rules.
+pub fn read_text(path: &Path) -> Result<String, Unreadable> {
+    String::from_utf8(read_file(path)?).map_err(|_| Unreadable::NotText)
+}
+
+/// Why a file cannot be read, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// Nothing there.
+    #[error("does not exist: check the path")]
+    Missing,
+    /// Not for us.
+    #[error("may not be read by user {user} of group {group}: change its mode or group (chmod g+r), or the user")]
+    Permission {
+        /// Ours.
+        user: nix::unistd::Uid,
+        /// Ours.
+        group: nix::unistd::Gid,
+    },
+    /// A folder.
+    #[error("is a folder: name a file")]
+    Folder,
+    /// A FIFO, device or socket.
+    #[error("is not a regular file: name a file")]
+    NotAFile,
+    /// More than any configuration has.
+    #[error("is larger than {} MiB: that is no configuration", LARGEST_FILE >> 20)]
+    TooLarge,
+    /// Bytes that are no text.
+    #[error("is not UTF-8: save the file as UTF-8")]
+    NotText,
+    /// Another error of the operating system.
+    #[error("cannot be read: {0}")]
+    Other(io::Error),
 }
 
 /// Checks text; `name` is what problems call it.
@@ -71,7 +130,7 @@ pub fn parse(text: &str, name: &str) -> Loaded {
     let config = match &root {
         Some(root) => Some(typed::check(root, &mut problems)),
         None if problems.any() => None,
-        None => Some(Config::default()),
+        None => Some(typed::Read { config: Config::default(), names_storage: false }),
     };
     Loaded::from(config, problems)
 }
@@ -99,28 +158,26 @@ fn refused(name: &str, place: Place, reason: String) -> Loaded {
 }
 
 /// The bytes of a regular file. Opened without blocking, so that a FIFO without a writer cannot hang the start.
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
     let explain = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "does not exist: check the path, or write one with `longhaul init`".to_owned(),
-        io::ErrorKind::PermissionDenied => format!(
-            "may not be read by user {} of group {}: change its mode or group (chmod g+r), or the user",
-            nix::unistd::geteuid(),
-            nix::unistd::getegid()
-        ),
-        _ => format!("cannot be read: {error}"),
+        io::ErrorKind::NotFound => Unreadable::Missing,
+        io::ErrorKind::PermissionDenied => {
+            Unreadable::Permission { user: nix::unistd::geteuid(), group: nix::unistd::getegid() }
+        }
+        _ => Unreadable::Other(error),
     };
     let file: File = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(explain)?;
     let kind = file.metadata().map_err(explain)?;
     if kind.is_dir() {
-        return Err("is a folder: name a file".into());
+        return Err(Unreadable::Folder);
     }
     if !kind.is_file() {
-        return Err("is not a regular file: name a file".into());
+        return Err(Unreadable::NotAFile);
     }
     let mut bytes = Vec::new();
     file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(explain)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST_FILE {
-        return Err(format!("is larger than {} MiB: that is no configuration", LARGEST_FILE >> 20));
+        return Err(Unreadable::TooLarge);
     }
     Ok(bytes)
 }

@@ -29,6 +29,7 @@ use crate::sources::progress;
 use lanes::Signal;
 use pipe::Outgoing;
 pub use plan::{Plan, PlannedJob};
+pub use reports::{output as output_reading, path as path_reading, rooted, start_of};
 use scheduler::Scheduler;
 pub use supervisor::{WorkerSpec, supervise};
 

@@ -1,19 +1,30 @@
 //! Questions to the file system: they can hang, so only the child asks them.
+//!
+//! Paths are the host's; where they are, and on which volume, the code of the worker says ([`MountTable`], [`Walk`]).
+//! Only our own state is at a path of ours. Separate from [`super::ask`] for what is decided here: which of the paths
+//! that are not there are late and which are wrong.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
-use nix::libc::O_NONBLOCK;
+use nix::unistd::{AccessFlags, access};
 
-use crate::config::{Output, WatchedVolume};
+use super::{Answer, Found, Question};
+use crate::clock::Clock;
+use crate::config::{Limits, Output, ProgressKind, WatchedVolume, keys, quote};
 use crate::model::{Failure, FailureKind};
+use crate::sources::mounts::walk::{Place, Walk};
+use crate::sources::mounts::{MountTable, space, under};
+use crate::sources::progress::DropInFolder;
+use crate::{text, worker};
 
-type Answer = Result<String, Failure>;
+/// Names that are looked through for one like the missing file's; a folder may hold millions.
+const NAMES: usize = 10_000;
 
-/// Why a path could not be used, with what to do.
-pub fn failure(path: &Path, error: &io::Error) -> Failure {
+/// Why a path could not be followed, with what to do.
+fn failure(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(FailureKind::Missing, format!("{path} does not exist")),
@@ -29,118 +40,124 @@ pub fn failure(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Opens a regular file for reading; a FIFO does not hang it.
-pub fn open(path: &Path) -> Result<File, Failure> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(|error| failure(path, &error))?;
-    let kind = file.metadata().map_err(|error| failure(path, &error))?;
-    if !kind.is_file() {
-        let message = format!("{} is not a regular file: name the file itself", path.display());
-        return Err(Failure::new(FailureKind::NotAFile, message));
-    }
-    Ok(file)
-}
-
-/// A secret's file: there, readable, not empty. What is in it goes nowhere.
-pub fn secret(path: &Path) -> Result<(), Failure> {
-    let size = open(path)?.metadata().map_err(|error| failure(path, &error))?.len();
-    if size == 0 {
-        return Err(Failure::new(FailureKind::Auth, format!("{} is empty: write the secret into it", path.display())));
-    }
-    Ok(())
+/// Where a path of the host is, by the table of now.
+fn locate(path: &Path, question: &Question) -> Result<(MountTable, Place), Failure> {
+    let table = MountTable::read(&question.procfs, &question.rootfs)?;
+    let place = Walk::new(path, &question.rootfs).finish().map_err(|error| failure(path, &error))?;
+    Ok((table, place))
 }
 
 /// A configured volume.
-pub fn volume(volume: &WatchedVolume) -> Answer {
-    match space(&volume.path) {
-        Ok((available, size)) => {
-            let low = volume.min_avail.filter(|least| available < *least);
-            let low = low.map(|least| format!(", below min_avail ({})", binary(least))).unwrap_or_default();
-            Ok(format!("{} available of {}{low}", binary(available), binary(size)))
+pub fn volume(volume: &WatchedVolume, question: &Question) -> Answer {
+    let (table, place) = locate(&volume.path, question)?;
+    let shown = volume.path.display();
+    if !place.exists {
+        return if volume.must_exist {
+            Err(Failure::new(FailureKind::Missing, format!("{shown} does not exist: mount it, or correct the path")))
+        } else {
+            Ok(Found::NotYet(format!("{shown} is not there, which must_exist: false allows")))
+        };
+    }
+    let Some(space) = space::space(&table.opened(&place.path))? else {
+        return Ok(Found::Ready(format!("{shown} is on a file system that has no size")));
+    };
+    let reading = worker::path_reading(&volume.path, &table, Ok(place));
+    let on = reading.volume.map(|id| format!(", {}", table.describe(&id))).unwrap_or_default();
+    let low = volume.min_avail.filter(|least| space.avail < *least);
+    let low = low.map(|least| format!("; that is below min_avail ({})", bytes(least))).unwrap_or_default();
+    Ok(Found::Ready(format!("{} available of {}{on}{low}", bytes(space.avail), bytes(space.size))))
+}
+
+/// An output path: the volume that it is or will be on.
+pub fn output(output: &Output, question: &Question) -> Answer {
+    let (table, place) = locate(&output.path, question)?;
+    let (exists, real) = (place.exists, table.opened(&place.path));
+    let reading = worker::output_reading(output, &table, Ok(place), None);
+    let there = if exists { "is" } else { "is not there yet and will be" };
+    let on = reading.volume.as_ref().map_or("a volume that is not in the mount table".into(), |id| table.describe(id));
+    if let (Some(false), Some(expected)) = (reading.on_expected_mount, &output.expect_mount) {
+        let message = format!(
+            "{} {there} on {on}, and not on {}: mount that, or correct the path or expect_mount",
+            output.path.display(),
+            expected.display()
+        );
+        return Err(Failure::new(FailureKind::Missing, message));
+    }
+    let space = space::space(&real)?.map(|space| format!(", {} available", bytes(space.avail))).unwrap_or_default();
+    Ok(Found::Ready(format!("{there} on {on}{space}")))
+}
+
+/// A progress source whose file is not there: late when its folder is there, or when its job follows another that may
+/// make the folder; else probably a wrong path.
+pub fn not_yet(kind: &ProgressKind, later: bool, question: &Question) -> Answer {
+    let start = worker::start_of(kind);
+    let (named, is_pattern) = match kind {
+        ProgressKind::Log { path, .. } => (path.as_path(), false),
+        ProgressKind::Jsonl { glob, .. } | ProgressKind::Json { glob, .. } => {
+            let glob = Path::new(glob);
+            (glob, start != glob)
         }
-        Err(failure) if failure.kind == FailureKind::Missing && !volume.must_exist => {
-            Ok("is not there, which must_exist: false allows".into())
+    };
+    let folder = if is_pattern { start.as_path() } else { named.parent().unwrap_or(Path::new("/")) };
+    let (_, place) = locate(folder, question)?;
+    let said = match is_pattern {
+        true => format!("no file matches {}", named.display()),
+        false => format!("{} is not there", named.display()),
+    };
+    if place.exists {
+        let near = if is_pattern { None } else { near(named, &under(&question.rootfs, &place.path)) };
+        let near = near.map(|name| format!("; there is {}: is that meant?", quote(&name))).unwrap_or_default();
+        return Ok(Found::NotYet(format!("{said} yet; its folder is{near}")));
+    }
+    let there = place.path.display();
+    if later {
+        return Ok(Found::NotYet(format!("{said} yet, nor is its folder: its job follows another")));
+    }
+    let message = format!(
+        "{said}, nor is its folder {} (only {there} is): correct the path, or make the folder if the job has not \
+         started yet",
+        folder.display()
+    );
+    Err(Failure::new(FailureKind::Missing, message))
+}
+
+/// A file in `folder` that is called almost like `wanted`.
+fn near(wanted: &Path, folder: &Path) -> Option<String> {
+    let names: Vec<String> = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .take(NAMES)
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    keys::nearest(wanted.file_name()?.to_str()?, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// The drop-in folder.
+pub fn jobs_dir(path: &Path, limits: &Limits, question: &Question) -> Answer {
+    let opened = under(&question.rootfs, path);
+    match DropInFolder::new(opened, limits.jobs, limits.line).poll(Clock::start().now()) {
+        Ok(found) => {
+            let mut said = match found.jobs.as_slice() {
+                [] => "no progress files".to_owned(),
+                jobs => jobs.iter().map(|job| job.job.as_str()).collect::<Vec<_>>().join(", "),
+            };
+            for (file, reason) in &found.problems {
+                said.push_str(&format!("; {file}: {reason}"));
+            }
+            if found.dropped > 0 {
+                said.push_str(&format!("; {} more than limits.jobs are left out", found.dropped));
+            }
+            if found.problems.is_empty() { Ok(Found::Ready(said)) } else { Err(Failure::new(FailureKind::Parse, said)) }
+        }
+        Err(failure) if failure.kind == FailureKind::Missing => {
+            Ok(Found::Ready(format!("{} is not there: no job drops in", path.display())))
         }
         Err(failure) => Err(failure),
     }
 }
 
-fn space(path: &Path) -> Result<(u64, u64), Failure> {
-    let answer = nix::sys::statvfs::statvfs(path).map_err(|error| failure(path, &io::Error::from(error)))?;
-    // What a user who is not root can write; both are in units of the fragment size.
-    let unit = answer.fragment_size();
-    Ok((answer.blocks_available().saturating_mul(unit), answer.blocks().saturating_mul(unit)))
-}
-
-/// An output path: the volume that it is or will be on.
-pub fn output(output: &Output) -> Answer {
-    let mut existing = output.path.as_path();
-    let real = loop {
-        match fs::canonicalize(existing) {
-            Ok(real) => break real,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                existing = existing.parent().ok_or_else(|| failure(&output.path, &error))?;
-            }
-            Err(error) => return Err(failure(existing, &error)),
-        }
-    };
-    let mount = mount_of(&real)?;
-    let (available, _) = space(&real)?;
-    let there = if existing == output.path { "is" } else { "is not there yet and will be" };
-    if let Some(expected) = &output.expect_mount {
-        let expected: PathBuf = expected.components().collect();
-        if mount != expected {
-            let message = format!(
-                "{} {there} on {}, not on {}: mount that, or correct the path or expect_mount",
-                output.path.display(),
-                mount.display(),
-                expected.display()
-            );
-            return Err(Failure::new(FailureKind::Missing, message));
-        }
-    }
-    Ok(format!("{there} on {}, {} available", mount.display(), binary(available)))
-}
-
-/// The mount point that holds a real path: the longest one of the table that it is below.
-fn mount_of(real: &Path) -> Result<PathBuf, Failure> {
-    let table = Path::new("/proc/self/mountinfo");
-    let text = fs::read(table).map_err(|error| failure(table, &error))?;
-    let text = String::from_utf8_lossy(&text);
-    let mounts = text.lines().filter_map(|line| line.split(' ').nth(4)).map(|field| PathBuf::from(unescape(field)));
-    Ok(mounts
-        .filter(|mount| real.starts_with(mount))
-        .max_by_key(|mount| mount.components().count())
-        .unwrap_or_else(|| PathBuf::from("/")))
-}
-
-/// `\040` is a space: how the kernel writes blanks and backslashes in its tables.
-fn unescape(field: &str) -> String {
-    field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
-}
-
-/// The drop-in folder.
-pub fn jobs_dir(path: &Path) -> Answer {
-    let kind = match fs::metadata(path) {
-        Ok(kind) => kind,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(format!("{} is not there: nothing drops in", path.display()));
-        }
-        Err(error) => return Err(failure(path, &error)),
-    };
-    if !kind.is_dir() {
-        return Err(Failure::new(FailureKind::NotAFile, format!("{} is not a folder", path.display())));
-    }
-    if kind.permissions().mode() & 0o002 != 0 {
-        let message = format!("{} may be written by everybody and is refused: chmod o-w it", path.display());
-        return Err(Failure::new(FailureKind::Permission, message));
-    }
-    let files = fs::read_dir(path).map_err(|error| failure(path, &error))?.count();
-    Ok(format!("{files} files"))
-}
-
-/// The folder of our own state: a file can be made, written to disk and removed.
-pub fn storage(path: &Path) -> Answer {
+/// The folder of our own state: a file can be made, written to disk and removed; or the folder itself can be made.
+pub fn storage(path: &Path) -> Result<String, Failure> {
     let user = nix::unistd::geteuid();
     let name = path.join(format!(".check-config.{}", std::process::id()));
     let attempt = || -> io::Result<()> {
@@ -156,83 +173,100 @@ pub fn storage(path: &Path) -> Answer {
             let note = owner.filter(|owner| *owner != user.as_raw()).map(|owner| format!(" (owned by user {owner})"));
             Ok(format!("{shown} can be written{}", note.unwrap_or_default()))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::new(
-            FailureKind::Missing,
-            format!("{shown} does not exist: install -d -o {user} -m 700 {shown}, or StateDirectory= in the unit"),
-        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+            if access(above, AccessFlags::W_OK | AccessFlags::X_OK).is_ok() {
+                return Ok(format!("{shown} will be made at the start"));
+            }
+            let message = format!(
+                "{shown} does not exist, and user {user} may not make it: install -d -o {user} -m 750 {shown}, or \
+                 StateDirectory= in the unit, or another --storage.path"
+            );
+            Err(Failure::new(FailureKind::Missing, message))
+        }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(Failure::new(FailureKind::Permission, format!("{shown} may not be written by user {user}: chown it")))
+            let message =
+                format!("{shown} may not be written by user {user}: chown it, or choose another --storage.path");
+            Err(Failure::new(FailureKind::Permission, message))
         }
         Err(error) => Err(Failure::new(FailureKind::Io, format!("{shown} cannot be written: {error}"))),
     }
 }
 
-/// Bytes as people read them, in powers of 1024.
-pub fn binary(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
+/// Bytes as people read them.
+fn bytes(bytes: u64) -> String {
+    // Rounded to three digits anyway.
     #[allow(clippy::cast_precision_loss)]
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for next in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    format!("{value:.1} {unit}")
+    text::bytes(bytes as f64)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Source;
     use super::*;
+    use crate::config::LogFormat;
 
-    #[test]
-    fn sizes_read_well() {
-        for (bytes, text) in
-            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (50 << 30, "50.0 GiB"), (u64::MAX, "16.0 EiB")]
-        {
-            assert_eq!(binary(bytes), text);
-        }
+    fn question() -> Question {
+        Question { source: Source::Storage("/".into()), procfs: "/proc".into(), rootfs: "/".into() }
     }
 
     #[test]
-    fn files_say_why_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
-        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let empty = folder.path().join("empty");
-        File::create(&empty).unwrap();
-        for (path, kind) in [
-            (folder.path().join("none"), FailureKind::Missing),
-            (folder.path().to_path_buf(), FailureKind::NotAFile),
-            (fifo, FailureKind::NotAFile),
-            (empty, FailureKind::Auth),
-        ] {
-            let failure = secret(&path).unwrap_err();
-            assert_eq!(failure.kind, kind, "{}", failure.message);
-        }
-    }
-
-    #[test]
-    fn storage_leaves_nothing_behind() {
+    fn storage_leaves_nothing_behind_and_may_be_made() {
         let folder = tempfile::tempdir().unwrap();
         storage(folder.path()).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert_eq!(storage(&folder.path().join("none")).unwrap_err().kind, FailureKind::Missing);
+        assert!(storage(&folder.path().join("none/below")).unwrap().ends_with("will be made at the start"));
+        assert!(!folder.path().join("none").exists());
+        fs::File::create(folder.path().join("file")).unwrap();
+        assert!(storage(&folder.path().join("file/below")).is_err());
     }
 
     #[test]
     fn an_output_is_found_on_its_mount() {
-        let mount = mount_of(Path::new("/")).unwrap();
-        assert_eq!(mount, Path::new("/"));
-        let path = PathBuf::from("/no/such/folder");
-        let expect_mount = Some(PathBuf::from("/no/"));
-        let failure = output(&Output { path: path.clone(), expect_mount }).unwrap_err();
-        assert!(failure.message.contains("will be on /, not on /no:"), "{}", failure.message);
-        assert!(output(&Output { path, expect_mount: Some("/".into()) }).unwrap().contains("is not there yet"));
+        let path = Path::new("/no/such/folder").to_owned();
+        let wrong = Output { path: path.clone(), expect_mount: Some("/no/".into()) };
+        let failure = output(&wrong, &question()).unwrap_err();
+        assert!(failure.message.contains("and not on /no/: mount that"), "{}", failure.message);
+        let right = Output { path, expect_mount: Some("/".into()) };
+        let Found::Ready(said) = output(&right, &question()).unwrap() else { panic!() };
+        assert!(said.contains("is not there yet and will be on the"), "{said}");
+    }
+
+    #[test]
+    fn a_late_file_is_told_from_a_wrong_path() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::File::create(folder.path().join("run1.log")).unwrap();
+        let log = |name: &str| ProgressKind::Log { path: folder.path().join(name), format: LogFormat::Auto };
+        let jsonl = |name: &str| ProgressKind::Jsonl {
+            glob: folder.path().join(name).display().to_string(),
+            tokens: None,
+            failed: None,
+        };
+        for (kind, later, good, words) in [
+            (log("run.log"), false, true, "there is run1.log: is that meant?"),
+            (log("other"), false, true, "other is not there yet; its folder is"),
+            (log("none/run.log"), false, false, "correct the path"),
+            (log("none/run.log"), true, true, "its job follows another"),
+            (jsonl("*.jsonl"), false, true, "/*.jsonl yet; its folder is"),
+            (jsonl("none/*.jsonl"), false, false, "nor is its folder"),
+        ] {
+            let answer = not_yet(&kind, later, &question());
+            assert_eq!(answer.is_ok(), good, "{answer:?}");
+            assert!(format!("{answer:?}").contains(words), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn paths_are_below_the_root_that_is_given() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("data/jobs")).unwrap();
+        let question = Question { rootfs: root.path().to_owned(), ..question() };
+        let volume_at = |path: &str| {
+            volume(&WatchedVolume { path: path.into(), must_exist: true, min_avail: Some(u64::MAX) }, &question)
+        };
+        assert!(format!("{:?}", volume_at("/data")).contains("below min_avail"), "{:?}", volume_at("/data"));
+        assert_eq!(volume_at("/etc").unwrap_err().kind, FailureKind::Missing);
+        let limits = crate::config::Config::default().limits;
+        assert!(jobs_dir(Path::new("/data/jobs"), &limits, &question).is_ok());
     }
 }

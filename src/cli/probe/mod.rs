@@ -9,6 +9,7 @@ mod ask;
 mod files;
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -20,10 +21,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, Email, Engine, Limits, Output, ProgressKind, WatchedVolume, quote};
 use crate::model::{Failure, FailureKind};
 
-pub use ask::{describe_reading, describe_sample};
-
-/// For one source, its name lookup, connection and answer included.
+/// For one source, its name lookup, connection and answer included. An engine has the time that it is given in service.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a source said, or why not and what to do.
+pub type Answer = std::result::Result<Found, Failure>;
 
 /// Children at a time.
 const AT_A_TIME: usize = 16;
@@ -31,23 +33,50 @@ const AT_A_TIME: usize = 16;
 /// No answer is longer.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
-/// One thing to try.
+/// What a good answer amounts to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Found {
+    /// It works.
+    Ready(String),
+    /// Nothing is wrong, and nothing is there yet.
+    NotYet(String),
+}
+
+/// One thing to try, and from where the machine is seen.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Question {
+    /// What.
+    pub source: Source,
+    /// Where `/proc` is.
+    pub procfs: PathBuf,
+    /// The prefix of the host's root.
+    pub rootfs: PathBuf,
+}
+
+/// What can be tried.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Source {
     /// A scrape.
     Engine(Engine, Limits),
     /// A progress source.
-    Progress(ProgressKind, Limits),
+    Progress {
+        /// Where and how.
+        kind: ProgressKind,
+        /// What bounds its reader.
+        limits: Limits,
+        /// Its job follows another one, so that much of it need not be there yet.
+        later: bool,
+    },
     /// An output path and the volume it is on.
     Output(Output),
     /// A configured volume.
     Volume(WatchedVolume),
     /// The drop-in folder.
-    JobsDir(std::path::PathBuf),
+    JobsDir(PathBuf, Limits),
     /// The folder of our own state.
-    Storage(std::path::PathBuf),
+    Storage(PathBuf),
     /// A rule file.
-    Rules(std::path::PathBuf),
+    Rules(PathBuf),
     /// The mail server.
     Email(Email),
 }
@@ -58,7 +87,7 @@ pub struct Result {
     /// What was tried, as `engine vllm0`.
     pub name: String,
     /// What it said, or why not and what to do.
-    pub answer: std::result::Result<String, Failure>,
+    pub answer: Answer,
 }
 
 /// Everything that the configuration names, in its order.
@@ -72,12 +101,13 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
         sources.push((format!("volume {}", volume.path.display()), Source::Volume(volume.clone())));
     }
     if let Some(path) = &config.jobs_dir {
-        sources.push(("jobs_dir".into(), Source::JobsDir(path.clone())));
+        sources.push(("jobs_dir".into(), Source::JobsDir(path.clone(), limits())));
     }
     for job in &config.jobs {
         for progress in &job.progress {
             let name = format!("progress {}/{}", job.name, progress.which);
-            sources.push((name, Source::Progress(progress.kind.clone(), limits())));
+            let later = !job.after.is_empty();
+            sources.push((name, Source::Progress { kind: progress.kind.clone(), limits: limits(), later }));
         }
         for output in &job.outputs {
             sources.push((format!("output {}", job.name), Source::Output(output.clone())));
@@ -105,8 +135,14 @@ pub fn all(config: &Config) -> anyhow::Result<Vec<Result>> {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some((_, source)) = sources.get(index) else { break };
+                    let deadline = deadline(source);
+                    let question = Question {
+                        source: source.clone(),
+                        procfs: config.procfs.clone(),
+                        rootfs: config.rootfs.clone(),
+                    };
                     let answer =
-                        in_child(Command::new(&program).args(["check-config", "--probe-child"]), source, DEADLINE);
+                        in_child(Command::new(&program).args(["check-config", "--probe-child"]), &question, deadline);
                     answers.lock().unwrap_or_else(PoisonError::into_inner).push((index, answer));
                 }
             })?;
@@ -119,6 +155,14 @@ pub fn all(config: &Config) -> anyhow::Result<Vec<Result>> {
     Ok(sources.into_iter().zip(answers).map(|((name, _), (_, answer))| Result { name, answer }).collect())
 }
 
+/// How long a source may take: its own deadline, where it has one, has to come first, since it gives the reason.
+fn deadline(source: &Source) -> Duration {
+    match source {
+        Source::Engine(engine, _) => DEADLINE.max(engine.timeout + Duration::from_secs(2)),
+        _ => DEADLINE,
+    }
+}
+
 /// One aligned line a source.
 pub fn table(results: &[Result]) -> String {
     let names: Vec<String> = results.iter().map(|result| quote(&result.name).into_owned()).collect();
@@ -126,7 +170,8 @@ pub fn table(results: &[Result]) -> String {
     let mut text = String::new();
     for (name, result) in names.iter().zip(results) {
         let (word, said) = match &result.answer {
-            Ok(said) => ("ok  ", said),
+            Ok(Found::Ready(said)) => ("ok  ", said),
+            Ok(Found::NotYet(said)) => ("wait", said),
             Err(failure) => ("FAIL", &failure.message),
         };
         // What a server or file said stays on its line.
@@ -134,18 +179,20 @@ pub fn table(results: &[Result]) -> String {
         text.push_str(&format!("{word}  {name:<width$}  {said}\n"));
     }
     let failed = results.iter().filter(|result| result.answer.is_err()).count();
-    text.push_str(&match failed {
-        0 => format!("all {} answer\n", results.len()),
-        _ => format!("{failed} of {} do not answer\n", results.len()),
+    let waiting = results.iter().filter(|result| matches!(result.answer, Ok(Found::NotYet(_)))).count();
+    text.push_str(&match (failed, waiting) {
+        (0, 0) => format!("all {} are good\n", results.len()),
+        (0, _) => format!("{} of {} are good, {waiting} not there yet\n", results.len() - waiting, results.len()),
+        _ => format!("{failed} of {} failed\n", results.len()),
     });
     text
 }
 
 /// Starts `command`, gives it the source and takes its answer, or kills it and leaves it behind.
-fn in_child(command: &mut Command, source: &Source, deadline: Duration) -> std::result::Result<String, Failure> {
+fn in_child(command: &mut Command, question: &Question, deadline: Duration) -> Answer {
     let own =
         |what: &str, error: &dyn std::fmt::Display| Failure::new(FailureKind::Internal, format!("{what}: {error}"));
-    let question = serde_json::to_vec(source).map_err(|error| own("cannot write the source down", &error))?;
+    let question = serde_json::to_vec(question).map_err(|error| own("cannot write the source down", &error))?;
     // Not waited for: a child in the kernel's hands cannot be. It becomes init's when this command ends.
     #[allow(clippy::zombie_processes)]
     let mut child: Child = command
@@ -188,8 +235,8 @@ fn converse(mut stdin: ChildStdin, stdout: ChildStdout, question: &[u8]) -> std:
 
 /// The other side: one source in, one answer out.
 pub fn child(input: &mut dyn Read, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let source: Source = serde_json::from_reader(input).context("--probe-child is for check-config itself")?;
-    let answer = ask::ask(&source);
+    let question: Question = serde_json::from_reader(input).context("--probe-child is for check-config itself")?;
+    let answer = ask::ask(&question);
     output.write_all(&serde_json::to_vec(&answer)?)?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -201,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_hanging_source_is_left_behind() {
-        let source = Source::JobsDir("/nowhere".into());
+        let source = Question { source: Source::Storage("/none".into()), procfs: "/".into(), rootfs: "/".into() };
         let mut hanging = Command::new("sleep");
         hanging.arg("1000");
         let failure = in_child(&mut hanging, &source, Duration::from_millis(100)).unwrap_err();
@@ -213,10 +260,10 @@ mod tests {
     #[test]
     fn lines_are_aligned_and_stay_lines() {
         let results = [
-            Result { name: "engine a".into(), answer: Ok("3\nmodels".into()) },
+            Result { name: "engine a".into(), answer: Ok(Found::Ready("3\nmodels".into())) },
             Result { name: "volume /d".into(), answer: Err(Failure::new(FailureKind::Missing, "is not there")) },
         ];
-        assert_eq!(table(&results), "ok    engine a   3 models\nFAIL  volume /d  is not there\n1 of 2 do not answer\n");
+        assert_eq!(table(&results), "ok    engine a   3 models\nFAIL  volume /d  is not there\n1 of 2 failed\n");
     }
 
     #[test]

@@ -22,10 +22,20 @@ use super::reader::{Field, Map};
 use super::tree::Node;
 use super::values;
 
+/// What a file says.
+#[derive(Debug)]
+pub struct Read {
+    /// Whether it may be used is in the problems.
+    pub config: Config,
+    /// `storage.path` is given.
+    pub names_storage: bool,
+}
+
 /// The configuration in `root`; whether it may be used is in `problems`.
-pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Config {
-    let mut config = Config::default();
-    let Some(map) = Map::root(root, &keys::ROOT, problems) else { return config };
+pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Read {
+    let mut read = Read { config: Config::default(), names_storage: false };
+    let config = &mut read.config;
+    let Some(map) = Map::root(root, &keys::ROOT, problems) else { return read };
     let engines = engines::read(&map, problems);
     config.volumes = volumes(&map, problems);
     if let Some(gpus) = map.map("gpus", &keys::GPUS, problems) {
@@ -45,6 +55,7 @@ pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Config {
         map.map("storage", &keys::STORAGE, problems).and_then(|storage| storage.value("path", problems, values::path))
     {
         config.storage = path;
+        read.names_storage = true;
     }
     alerting::read(&map, &mut config.alerting, problems);
     notify::read(&map, &config.alerting, &mut config.notify, problems);
@@ -54,7 +65,7 @@ pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Config {
     // A year as humantime counts it, so that the message says "1year".
     let year = Duration::from_secs(31_557_600);
     set(&mut config.retain_finished, map.value("retain_finished", problems, span(Duration::ZERO, year)));
-    config
+    read
 }
 
 fn volumes(map: &Map<'_>, problems: &mut Problems) -> Vec<WatchedVolume> {
