@@ -68,11 +68,18 @@ pub fn summary(file: &str, config: &Config, rules: usize) -> String {
             files.iter().map(|path| shown(&path.display().to_string())).collect::<Vec<_>>().join(", ")
         ),
     };
+    let volumes = match config.volumes.as_slice() {
+        [] => "all that are mounted".to_owned(),
+        volumes => {
+            let named = names(volumes.iter().map(|volume| shown(&volume.path.display().to_string())).collect());
+            format!("all that are mounted, and by name {named}")
+        }
+    };
     let rows = [
         ("engines", names(config.engines.iter().map(|engine| shown(engine.name.as_str())).collect())),
         ("jobs", names(config.jobs.iter().map(|job| shown(job.name.as_str())).collect())),
         ("jobs_dir", jobs_dir),
-        ("volumes", names(config.volumes.iter().map(|volume| shown(&volume.path.display().to_string())).collect())),
+        ("volumes", volumes),
         ("storage", shown(&config.storage.display().to_string())),
         ("rules", rules),
         ("mails", who_mails(config)),

@@ -41,11 +41,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             format!("mails go to {} through {}", email.to.join(", "), email.host)
         }
         (AlertingMode::Standalone, None) => {
-            "no notify.email is configured: alerts are only logged and shown".to_owned()
+            "nobody is mailed: alerts are logged and shown; add notify.email to the configuration for mails".to_owned()
         }
         (AlertingMode::Prometheus, _) => "alerting.mode is prometheus: alerts are left to it".to_owned(),
     };
     let jobs = settings.config.jobs.len();
+    let engines = settings.config.engines.iter().filter(|engine| !engine.discovered).count();
+    let storage = settings.config.storage.display().to_string();
     let options = Options {
         config: settings.config,
         rules: settings.rules,
@@ -55,11 +57,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         act: true,
     };
     block_on(async move {
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs, engines, storage, "starting");
         let running = runtime::start(options).await?;
         for address in &running.addresses {
             tracing::info!(%address, "listening");
         }
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs, "{who_mails}");
+        tracing::info!("{who_mails}");
         until_told(running).await?;
         Ok(ExitCode::SUCCESS)
     })

@@ -8,6 +8,7 @@
 //! sender, whose messages are on disk already. Nothing waits for what can hang: a worker in an uninterruptible call is
 //! left behind, and whoever calls [`Running::stop`] exits after [`SHUTDOWN_DEADLINE`] whatever is left.
 
+mod source_log;
 mod spine;
 mod storage;
 

@@ -14,6 +14,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use tokio::sync::{mpsc, watch};
 
+use super::source_log::SourceLog;
 use super::storage::Storage;
 use crate::alerts::Rules;
 use crate::clock::Clock;
@@ -88,6 +89,7 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
     let started = parts.head.started;
     let mut core = Core::new(parts.config.clone(), parts.rules, parts.head.instance, zone, started, state);
     let mut transitions = Transitions::default();
+    let mut sources = SourceLog::default();
     while let Some(observation) = parts.inbox.blocking_recv() {
         if let Some(writer) = &mut recorder
             && let Err(error) = writer.write(&observation)
@@ -95,6 +97,7 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
             tracing::error!(%error, "cannot write the recording; it ends here");
             recorder = None;
         }
+        sources.follow(&observation);
         let Some(Outcome { snapshot, messages, evaluated }) = core.observe(&observation) else { continue };
         if evaluated {
             transitions.follow(&snapshot);

@@ -72,7 +72,8 @@ impl Storage {
                 State::default()
             }
             Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
+                // A folder that cannot be written was said to be so already.
+                if error.kind() != io::ErrorKind::NotFound && !self.failing {
                     tracing::warn!(folder = %self.folder.display(), %error, "cannot read the state; starting without it");
                 }
                 State::default()

@@ -29,7 +29,7 @@ pub fn ask(question: &Question) -> Answer {
         Source::Progress { kind, limits, later } => {
             let opened = worker::rooted(kind, &question.rootfs);
             match progress::open(&opened, limits).poll(Clock::start().now()) {
-                Ok(reading) => Ok(describe_reading(&reading)),
+                Ok(reading) => describe_reading(&reading),
                 Err(failure) if failure.kind == FailureKind::Missing => files::not_yet(kind, *later, question),
                 Err(failure) => Err(failure),
             }
@@ -91,7 +91,7 @@ pub fn describe_sample(sample: &EngineSample) -> Answer {
 }
 
 /// What a progress source knows, in words.
-pub fn describe_reading(reading: &Reading) -> Found {
+pub fn describe_reading(reading: &Reading) -> Answer {
     let mut said = match (reading.done, reading.total) {
         (Some(done), Some(total)) => format!("{} of {} done", text::count(done), text::count(total)),
         (Some(done), None) => format!("{} done", text::count(done)),
@@ -106,18 +106,28 @@ pub fn describe_reading(reading: &Reading) -> Found {
     if let Some(unread) = &reading.unread {
         said.push_str(&format!("; {} not understood: {}", unread.lines, unread.reason));
     }
-    if reading.done.is_none() && reading.total.is_none() { Found::NotYet(said) } else { Found::Ready(said) }
+    let nothing = |number: Option<f64>| number.is_none_or(|number| number == 0.0);
+    if nothing(reading.done) && nothing(reading.failed) && reading.unread.is_some() {
+        // Lines were read and none of them counts: it is another file, or of another format.
+        return Err(Failure::new(FailureKind::Parse, said));
+    }
+    Ok(if reading.done.is_none() && reading.total.is_none() { Found::NotYet(said) } else { Found::Ready(said) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::job::Unread;
 
     #[test]
     fn answers_in_words() {
         let reading = Reading { done: Some(300.0), total: Some(25000.0), failed: Some(2.0), ..Reading::default() };
-        assert_eq!(describe_reading(&reading), Found::Ready("300 of 25,000 done, 2 failed".into()));
-        assert!(matches!(describe_reading(&Reading::default()), Found::NotYet(_)));
+        assert_eq!(describe_reading(&reading), Ok(Found::Ready("300 of 25,000 done, 2 failed".into())));
+        assert!(matches!(describe_reading(&Reading::default()), Ok(Found::NotYet(_))));
+        let unread = Some(Unread { lines: 87, reason: "no JSON".into() });
+        let nothing_counts = Reading { done: Some(0.0), unread: unread.clone(), ..Reading::default() };
+        assert_eq!(describe_reading(&nothing_counts).unwrap_err().message, "0 done; 87 not understood: no JSON");
+        assert!(describe_reading(&Reading { unread, ..reading }).is_ok());
         assert!(describe_sample(&EngineSample::default()).unwrap_err().message.contains("none of an engine we know"));
     }
 }

@@ -87,8 +87,8 @@ pub fn output(output: &Output, question: &Question) -> Answer {
     Ok(Found::Ready(format!("{there} on {on}{space}")))
 }
 
-/// A progress source whose file is not there: late when its folder is there, or when its job follows another that may
-/// make the folder; else probably a wrong path.
+/// A progress source whose file is not there: late when its folder is there, or when its job may
+/// make the folder (it writes there, or follows another); else probably a wrong path.
 pub fn not_yet(kind: &ProgressKind, later: bool, question: &Question) -> Answer {
     let start = worker::start_of(kind);
     let (named, is_pattern) = match kind {
@@ -111,7 +111,7 @@ pub fn not_yet(kind: &ProgressKind, later: bool, question: &Question) -> Answer 
     }
     let there = place.path.display();
     if later {
-        return Ok(Found::NotYet(format!("{said} yet, nor is its folder: its job follows another")));
+        return Ok(Found::NotYet(format!("{said} yet, nor is its folder; right if its job has not started")));
     }
     let message = format!(
         "{said}, nor is its folder {} (only {there} is): correct the path, or make the folder if the job has not \
@@ -246,7 +246,7 @@ mod tests {
             (log("run.log"), false, true, "there is run1.log: is that meant?"),
             (log("other"), false, true, "other is not there yet; its folder is"),
             (log("none/run.log"), false, false, "correct the path"),
-            (log("none/run.log"), true, true, "its job follows another"),
+            (log("none/run.log"), true, true, "right if its job has not started"),
             (jsonl("*.jsonl"), false, true, "/*.jsonl yet; its folder is"),
             (jsonl("none/*.jsonl"), false, false, "nor is its folder"),
         ] {

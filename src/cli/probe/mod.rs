@@ -9,7 +9,7 @@ mod ask;
 mod files;
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -64,7 +64,7 @@ pub enum Source {
         kind: ProgressKind,
         /// What bounds its reader.
         limits: Limits,
-        /// Its job follows another one, so that much of it need not be there yet.
+        /// Its folder need not be there yet: its job follows another one, or writes it itself.
         later: bool,
     },
     /// An output path and the volume it is on.
@@ -106,7 +106,7 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
     for job in &config.jobs {
         for progress in &job.progress {
             let name = format!("progress {}/{}", job.name, progress.which);
-            let later = !job.after.is_empty();
+            let later = !job.after.is_empty() || job.outputs.iter().any(|output| below(&progress.kind, &output.path));
             sources.push((name, Source::Progress { kind: progress.kind.clone(), limits: limits(), later }));
         }
         for output in &job.outputs {
@@ -121,6 +121,14 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
         sources.push(("email".into(), Source::Email(email.clone())));
     }
     sources
+}
+
+/// Whether a progress source is what the job itself writes to one of its output paths.
+fn below(kind: &ProgressKind, output: &Path) -> bool {
+    match kind {
+        ProgressKind::Log { path, .. } => path.starts_with(output),
+        ProgressKind::Jsonl { glob, .. } | ProgressKind::Json { glob, .. } => Path::new(glob).starts_with(output),
+    }
 }
 
 /// Tries all sources, several at a time.
