@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use support::{Process, get_json, golden, try_get, wait_for};
+use support::{Process, get_json, golden, smtp, try_get, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -234,6 +234,40 @@ fn engine() -> String {
     // Ends with the test's process.
     std::thread::Builder::new().spawn(move || listener.incoming().flatten().for_each(answer)).unwrap();
     format!("http://{address}/metrics")
+}
+
+/// Mail, rules and a host's files below another root, as a container sees them.
+#[test]
+fn a_probe_tries_the_rest_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = smtp::Server::start(smtp::Options::default());
+    std::fs::create_dir_all(folder.path().join("root/data")).unwrap();
+    put(&folder.path().join("root/data"), "p.json", "{\"done\": 5, \"total\": 9}");
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/longhaul.rules.yml");
+    let probe = |port: u16| {
+        let text = format!(
+            "jobs_dir: /data\njobs: [{{job_name: j, progress: [{{json: '/data/p.js*n'}}]}}]\n\
+             alerting: {{rule_files: [{rules}]}}\n\
+             notify: {{email: {{smarthost: '127.0.0.1:{port}', tls: none, from: a@b.example, to: [a@b.example]}}}}\n"
+        );
+        let file = put(folder.path(), "c.yml", &text);
+        let (root, state) = (folder.path().join("root"), folder.path().join("state"));
+        let flags = ["--path.rootfs", root.to_str().unwrap(), "--storage.path", state.to_str().unwrap()];
+        let output = longhaul(&["check-config", "--probe", &file]).args(flags).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = probe(server.port);
+    assert_eq!(code, Some(0), "{said}");
+    for words in
+        ["ok    progress j/json", "5 of 9 done", "alerts\n", "not encrypted, without a password; no mail was sent"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(said.contains("ok    jobs_dir") && said.contains("  p\n"), "{said}");
+    assert!(server.received().is_empty(), "a probe sends nothing");
+    let (code, said) = probe(support::free_port());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("FAIL  email"), "{said}");
 }
 
 /// The README's way: init, check, run, look, stop.

@@ -150,13 +150,12 @@ pub fn path(text: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 
-/// An absolute path in which `*`, `?`, `[a-z]` and `**` may stand.
+/// An absolute path in which `*`, `?` and `**` may stand. Brackets are ordinary characters, as names have them.
 pub fn pattern(text: &str) -> Result<String, String> {
     path(text)?;
     if text.ends_with('/') {
         return Err(format!("`{}` is a folder: name the files in it, as {}*.jsonl", quote(text), quote(text)));
     }
-    brackets(text)?;
     Ok(text.to_owned())
 }
 
@@ -165,15 +164,7 @@ pub fn relative_pattern(text: &str) -> Result<String, String> {
     if text.starts_with('/') {
         return Err(format!("`{}` begins with /: it is relative to the folder, as **/*.pt", quote(text)));
     }
-    brackets(text)?;
     plain_text(text)
-}
-
-fn brackets(text: &str) -> Result<(), String> {
-    if text.rfind('[').is_some_and(|open| !text.get(open..).unwrap_or_default().contains(']')) {
-        return Err(format!("`{}` has a [ without its ]", quote(text)));
-    }
-    Ok(())
 }
 
 /// A JSON pointer (RFC 6901) to a field.

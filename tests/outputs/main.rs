@@ -8,6 +8,7 @@ mod support;
 
 mod assets;
 mod dashboards;
+mod documents;
 mod metrics;
 mod page;
 mod status;

@@ -236,6 +236,7 @@ fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<Progress
         "jsonl" => {
             let (tokens, failed) = (pointer("tokens"), pointer("failed"));
             let glob = map.required_value("jsonl", problems, values::pattern);
+            warn_of_brackets(map, "jsonl", glob.as_deref(), problems);
             Some(ProgressKind::Jsonl { glob: glob?, tokens, failed })
         }
         "json" => {
@@ -247,6 +248,7 @@ fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<Progress
             set(&mut fields.phase, pointer("phase"));
             set(&mut fields.updated_at, pointer("updated_at"));
             let glob = map.required_value("json", problems, values::pattern);
+            warn_of_brackets(map, "json", glob.as_deref(), problems);
             Some(ProgressKind::Json { glob: glob?, fields })
         }
         _ => {
@@ -254,6 +256,17 @@ fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<Progress
             map.value("pattern", problems, values::relative_pattern);
             None
         }
+    }
+}
+
+/// A shell would take `[0-9]` and `{a,b}` for more than themselves, and a source that matches nothing only waits.
+fn warn_of_brackets(map: &Map<'_>, key: &str, glob: Option<&str>, problems: &mut Problems) {
+    if glob.is_some_and(|glob| glob.contains(['[', '{'])) {
+        map.warning(
+            key,
+            problems,
+            "brackets and braces stand for themselves in a pattern: use ? or * if you meant more",
+        );
     }
 }
 
