@@ -5,6 +5,7 @@
 //! counter that went back count, and one scrape counts one restart at most.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::config;
 use crate::estimate::rate::CounterRate;
@@ -12,12 +13,20 @@ use crate::model::engine::{EngineSample, ModelSample, RankSample};
 use crate::model::snapshot::{EngineState, EngineView, ModelView};
 use crate::model::{Answer, EngineName, Time};
 
+/// Two scrapes this far apart still make a rate; a saturated engine misses some.
+const SHORTEST_GAP: Duration = Duration::from_secs(60);
+
+/// Scrapes that may be missed.
+const MISSED_SCRAPES: u32 = 3;
+
 /// One configured engine.
 #[derive(Debug)]
 pub struct Engine {
     name: EngineName,
     url: String,
     discovered: bool,
+    /// Scrapes further apart have no rate between them.
+    longest_gap: Duration,
     up: bool,
     reason: Option<String>,
     last_scrape: Option<Time>,
@@ -44,6 +53,7 @@ impl Engine {
             name: config.name.clone(),
             url: config.url.clone(),
             discovered: config.discovered,
+            longest_gap: SHORTEST_GAP.max(config.interval * MISSED_SCRAPES),
             up: false,
             reason: None,
             last_scrape: None,
@@ -52,6 +62,21 @@ impl Engine {
             restarts: 0,
             tokens: 0.0,
         }
+    }
+
+    /// An earlier run of ours saw it answer then: if it does not now, it is down and not just never seen.
+    pub fn answered_before(&mut self, at: Time) {
+        self.last_scrape = self.last_scrape.max(Some(at));
+    }
+
+    /// When it last answered, to us or to an earlier run of ours.
+    pub const fn last_answer(&self) -> Option<Time> {
+        self.last_scrape
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &EngineName {
+        &self.name
     }
 
     /// A good scrape.
@@ -67,6 +92,10 @@ impl Engine {
                 let rank = self.ranks.entry((model.clone(), rank.clone())).or_default();
                 self.tokens += rank.record(sample, at);
             }
+        }
+        if self.last_scrape.is_some_and(|last| at.since(last) > self.longest_gap) {
+            // Nobody looked, or it did not answer. Its tokens count; a rate over the gap would be of no moment.
+            self.ranks.values_mut().for_each(Rank::start_anew);
         }
         self.up = true;
         self.reason = None;
@@ -184,6 +213,12 @@ impl Engine {
 }
 
 impl Rank {
+    fn start_anew(&mut self) {
+        for rate in [&mut self.generation, &mut self.prompt, &mut self.preemptions, &mut self.finished] {
+            rate.start_anew();
+        }
+    }
+
     /// Takes a scrape; answers how many tokens are new.
     fn record(&mut self, sample: &RankSample, at: Time) -> f64 {
         let follow = |rate: &mut CounterRate, value: Option<f64>| value.map_or(0.0, |value| rate.record(value, at));
@@ -206,8 +241,6 @@ fn sum_known(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn engine() -> Engine {
@@ -276,6 +309,28 @@ mod tests {
         engine.scraped(&sample(Some(200.0), &[("0", 1478.0)]), at(95.0));
         assert_eq!((engine.restarts, engine.tokens()), (1, Some(500.0)));
         assert_eq!(engine.tokens_per_second(at(95.0)), Some(100.0), "never negative");
+    }
+
+    #[test]
+    fn after_a_gap_its_tokens_count_and_its_rate_starts_anew() {
+        let mut engine = engine();
+        for (second, tokens) in [(0.0, 0.0), (5.0, 500.0), (86_405.0, 3500.0)] {
+            engine.scraped(&sample(Some(1.0), &[("0", tokens)]), at(second));
+        }
+        assert_eq!((engine.tokens(), engine.tokens_per_second(at(86_405.0))), (Some(3500.0), None));
+        // The same observation twice, then an ordinary one.
+        engine.scraped(&sample(Some(1.0), &[("0", 3500.0)]), at(86_405.0));
+        engine.scraped(&sample(Some(1.0), &[("0", 4000.0)]), at(86_410.0));
+        assert_eq!(engine.tokens_per_second(at(86_410.0)), Some(100.0));
+    }
+
+    #[test]
+    fn one_that_answered_an_earlier_run_of_ours_is_down_and_not_unknown() {
+        let mut engine = engine();
+        engine.answered_before(at(50.0));
+        assert_eq!((engine.state(), engine.last_answer()), (EngineState::Down, Some(at(50.0))));
+        engine.scraped(&sample(Some(1.0), &[("0", 900.0)]), at(100.0));
+        assert_eq!((engine.state(), engine.restarts, engine.tokens()), (EngineState::Up, 0, Some(0.0)));
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! A run is (job, start). It ends when all items are settled and nothing is written any more; a count that goes back
 //! after that, or together with a file that was replaced, is a new run. A resume is not: its old lines stay in the file,
 //! so the count does not go back.
+//!
+//! What is said of a job holds as long as somebody looks: when what counts its items was not read for a while (a worker
+//! that hangs, a suspend), its pace, its forecast and whether it stands still are unknown, not as they were.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,29 +18,46 @@ use crate::estimate::stall::{Counts, Stall};
 use crate::model::job::{OutputReading, Reading};
 use crate::model::snapshot::JobState;
 use crate::model::{Answer, Bounds, SourceId, Time};
+use crate::text;
 
 /// All items are done and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
 /// that flushes its last lines is not cut off, and short enough that "finished" is still news.
 const SETTLE: Duration = Duration::from_secs(30);
+
+/// Reads this far apart are still a watch; more polls than one can fail or be late in it.
+const SHORTEST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Polls that may be missed.
+const MISSED_POLLS: u32 = 3;
 
 /// One job that is watched.
 #[derive(Debug)]
 pub struct Job {
     /// As configured, or made up for a drop-in file.
     pub config: config::Job,
-    readings: BTreeMap<SourceId, (SourceKind, Reading)>,
+    readings: BTreeMap<SourceId, Seen>,
+    /// For so long a source may not answer before what it said is old.
+    patience: Duration,
     outputs: Vec<OutputReading>,
     merged: Merged,
     run: Run,
 }
 
+/// What a source last said, and when it was asked.
+#[derive(Debug)]
+struct Seen {
+    kind: SourceKind,
+    reading: Reading,
+    at: Time,
+}
+
 /// What is known of the current run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Run {
     seen_at: Option<Time>,
     started: Option<Time>,
     ended: Option<Time>,
-    settled: Option<f64>,
+    counted: Option<f64>,
     generation: u64,
     eta: Eta,
     items: Pace,
@@ -48,17 +68,51 @@ struct Run {
     writes: Stall,
 }
 
+impl Run {
+    fn new(patience: Duration) -> Self {
+        Self {
+            seen_at: None,
+            started: None,
+            ended: None,
+            counted: None,
+            generation: 0,
+            eta: Eta::default(),
+            items: Pace::default(),
+            tokens: Pace::default(),
+            moves: Stall::new(patience),
+            writes: Stall::new(patience),
+        }
+    }
+}
+
 impl Job {
-    /// Nothing has been read yet.
-    pub fn new(config: config::Job) -> Self {
-        Self { config, readings: BTreeMap::new(), outputs: Vec::new(), merged: Merged::default(), run: Run::default() }
+    /// Nothing has been read yet; sources are polled each `poll_interval`.
+    pub fn new(config: config::Job, poll_interval: Duration) -> Self {
+        let patience = SHORTEST_PATIENCE.max(poll_interval * MISSED_POLLS);
+        Self {
+            config,
+            readings: BTreeMap::new(),
+            patience,
+            outputs: Vec::new(),
+            merged: Merged::default(),
+            run: Run::new(patience),
+        }
     }
 
     /// A progress source was read.
     pub fn read(&mut self, source: &SourceId, kind: SourceKind, reading: &Reading, at: Time) {
-        self.readings.insert(source.clone(), (kind, reading.clone()));
-        self.merged = merge(self.readings.values().map(|(kind, reading)| (*kind, reading)));
+        let looked_at = self.looked_at();
+        self.readings.insert(source.clone(), Seen { kind, reading: reading.clone(), at });
+        self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
         self.start_anew_if_it_did();
+        if let (Some(before), Some(now)) = (looked_at, self.looked_at())
+            && now.since(before) > self.patience
+        {
+            // Whether what came in the gap took all of it or a moment is not known: pace is measured from here on.
+            self.run.items = Pace::default();
+            self.run.tokens = Pace::default();
+            self.run.eta.unwatched(now.since(before));
+        }
         self.record(at);
     }
 
@@ -69,9 +123,10 @@ impl Job {
 
     /// Time passed; `engine_tokens` is what the job's engines generated so far.
     pub fn tick(&mut self, engine_tokens: Option<f64>, at: Time) {
-        let counts = Counts { settled: self.merged.settled(), engine_tokens, bytes: self.bytes_written() };
-        self.run.moves.record(counts, self.merged.written_at, at);
-        self.run.writes.record(Counts { engine_tokens: None, ..counts }, self.merged.written_at, at);
+        let counts = Counts { settled: self.settled(), engine_tokens, bytes: self.bytes_written() };
+        let (written_at, looked_at) = (self.merged.written_at, self.looked_at());
+        self.run.moves.record(counts, written_at, looked_at, at);
+        self.run.writes.record(Counts { engine_tokens: None, ..counts }, written_at, looked_at, at);
         self.run.ended = self.end(at);
     }
 
@@ -98,15 +153,24 @@ impl Job {
         if self.is_complete() {
             return Answer::Known(false);
         }
-        self.run.moves.idle(now).map(|idle| idle > self.config.stall_min)
+        // An engine that generates is enough to know that the job goes on, whoever else does not answer.
+        if self.run.moves.last_moved().is_some_and(|moved| now.since(moved) <= self.config.stall_min) {
+            return Answer::Known(false);
+        }
+        self.while_somebody_looks(now, || self.run.moves.idle().map(|idle| idle > self.config.stall_min))
     }
 
-    /// How long nothing moved.
+    /// How long nothing moved, as far as somebody looked.
     pub fn idle(&self, now: Time) -> Answer<f64> {
         if self.run.ended.is_some() {
             return Answer::unknown("the job has ended");
         }
-        self.run.moves.idle(now).map(|idle| idle.as_secs_f64())
+        self.while_somebody_looks(now, || self.run.moves.idle().map(|idle| idle.as_secs_f64()))
+    }
+
+    /// For how long what counts its items was not read, if that is too long to say how it goes.
+    pub fn unseen_for(&self, now: Time) -> Option<Duration> {
+        Some(now.since(self.looked_at()?)).filter(|unseen| self.run.ended.is_none() && *unseen > self.patience)
     }
 
     /// What the sources say together.
@@ -146,12 +210,12 @@ impl Job {
 
     /// Items settled per second.
     pub fn items_per_second(&self, now: Time) -> Answer<f64> {
-        self.while_it_runs(|| self.run.items.read(now))
+        self.while_it_runs(now, || self.run.items.read(now))
     }
 
     /// Tokens of done items per second.
     pub fn done_tokens_per_second(&self, now: Time) -> Answer<f64> {
-        self.while_it_runs(|| self.run.tokens.read(now))
+        self.while_it_runs(now, || self.run.tokens.read(now))
     }
 
     /// When it will be done.
@@ -159,7 +223,7 @@ impl Job {
         if self.is_complete() {
             return Answer::unknown("all items are done");
         }
-        self.while_it_runs(|| self.run.eta.read(self.total(), now))
+        self.while_it_runs(now, || self.run.eta.read(self.total(), now))
     }
 
     /// Bytes under its output paths.
@@ -186,7 +250,7 @@ impl Job {
 
     /// Bytes under its output paths at its end: bytes so far, and bytes per settled item for each that is left.
     pub fn projected_output_bytes(&self) -> Answer<Bounds> {
-        let settled = self.merged.settled();
+        let settled = self.settled();
         match (self.output_bytes(), settled, self.total()) {
             (Answer::Unknown { unknown }, ..) => Answer::Unknown { unknown },
             (_, _, None) => Answer::unknown("the total is not known"),
@@ -199,21 +263,45 @@ impl Job {
 
     /// All items are settled, or the job says that it has ended.
     pub fn is_complete(&self) -> bool {
-        let all = matches!((self.merged.settled(), self.total()), (Some(settled), Some(total)) if total > 0.0 && settled >= total);
-        all || self.merged.finished
+        self.merged.is_complete(self.total())
     }
 
-    fn while_it_runs<T>(&self, read: impl FnOnce() -> Answer<T>) -> Answer<T> {
-        if self.run.ended.is_some() { Answer::unknown("the job has ended") } else { read() }
+    /// Items that will not come again.
+    fn settled(&self) -> Option<f64> {
+        self.merged.settled(self.total())
+    }
+
+    /// When what counts its items was last read; of several parts the one that was not read for longest.
+    fn looked_at(&self) -> Option<Time> {
+        let counting = self.readings.values().filter(|seen| Some(seen.kind) == self.merged.counted_by);
+        counting.map(|seen| seen.at).min()
+    }
+
+    fn while_somebody_looks<T>(&self, now: Time, read: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        match self.unseen_for(now) {
+            Some(unseen) => {
+                Answer::unknown(format!("its progress has not been read for {}", text::span(unseen.as_secs_f64())))
+            }
+            None => read(),
+        }
+    }
+
+    fn while_it_runs<T>(&self, now: Time, read: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        if self.run.ended.is_some() {
+            Answer::unknown("the job has ended")
+        } else {
+            self.while_somebody_looks(now, read)
+        }
     }
 
     fn start_anew_if_it_did(&mut self) {
-        let (Some(now), Some(before)) = (self.merged.settled(), self.run.settled) else { return };
+        // Not what is settled: that goes back once when a log turns out to count failures among what is done.
+        let (Some(now), Some(before)) = (self.merged.done.or(self.merged.failed), self.run.counted) else { return };
         if now >= before {
             return;
         }
         if self.run.ended.is_some() || self.merged.generation > self.run.generation {
-            self.run = Run::default();
+            self.run = Run::new(self.patience);
         } else {
             // Fewer lines in files that are still the same: somebody edits them. The run goes on, its pace starts anew.
             self.run.eta = Eta::default();
@@ -221,8 +309,8 @@ impl Job {
     }
 
     fn record(&mut self, at: Time) {
-        let Some(settled) = self.merged.settled() else { return };
-        self.run.settled = Some(settled);
+        let Some(settled) = self.settled() else { return };
+        self.run.counted = self.merged.done.or(self.merged.failed);
         self.run.generation = self.merged.generation;
         let first_seen = *self.run.seen_at.get_or_insert(at);
         self.run.started = match self.merged.own_clock {
@@ -267,7 +355,7 @@ mod tests {
     use crate::model::job::FirstLine;
 
     fn job() -> Job {
-        Job::new(config::Job {
+        let config = config::Job {
             name: JobName::new("synth"),
             stage: None,
             after: vec![],
@@ -277,7 +365,8 @@ mod tests {
             outputs: vec![config::Output { path: "/data/out".into(), expect_mount: None }],
             deadline: None,
             stall_min: Duration::from_secs(300),
-        })
+        };
+        Job::new(config, Duration::from_secs(60))
     }
 
     fn log(done: f64, elapsed: f64) -> Reading {
@@ -326,6 +415,9 @@ mod tests {
         assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
         job.measured(&bytes(2000));
         assert_eq!(job.projected_output_bytes().get(), Some(Bounds::only(10_000.0)));
+        for second in (1205..=1501).step_by(4) {
+            see(&mut job, &log(200.0, 200.0), f64::from(second));
+        }
         assert_eq!(job.state(at(1501.0)), JobState::Stalled);
         see(&mut job, &log(1000.0, 1000.0), 2000.0);
         assert_eq!((job.state(at(2000.0)), job.stalled(at(9000.0)).get()), (JobState::Finishing, Some(false)));

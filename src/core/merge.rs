@@ -1,8 +1,12 @@
 //! Several progress sources of one job, merged by what each knows best.
 //!
-//! Output lines count what is really done, so `jsonl` wins for items, failures and tokens; the job's own progress file
-//! is next; a log comes last for counts and first for the elapsed time, which only it prints. Several sources of one
-//! kind are parts of one job (two shards write two logs): their counts add up.
+//! Output lines count what is really done, so `jsonl` wins for items and tokens; the job's own progress file is next; a
+//! log comes last for counts and first for the elapsed time, which only it prints. Several sources of one kind are parts
+//! of one job (two shards write two logs): their counts add up.
+//!
+//! The hazard is failures. Lines and progress files count them apart from what is done, but in some scripts' logs `done`
+//! has them in it (see the two dialects in `sources::progress::line`), and nothing in one line tells which. So failures
+//! of a log are never enough to call a job complete: that is the log's own word, or as many done as there are in all.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +25,9 @@ pub enum SourceKind {
     Log,
 }
 
+/// Counts are whole numbers: they are equal when they are within a half.
+const HALF_AN_ITEM: f64 = 0.5;
+
 /// What all sources together say.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Merged {
@@ -30,6 +37,10 @@ pub struct Merged {
     pub total: Option<f64>,
     /// Items failed.
     pub failed: Option<f64>,
+    /// Which kind of source says what is done.
+    pub counted_by: Option<SourceKind>,
+    /// Which kind of source says what failed.
+    pub failures_by: Option<SourceKind>,
     /// Tokens of done items.
     pub tokens: Option<f64>,
     /// Average tokens of done items, where only that is printed.
@@ -38,6 +49,8 @@ pub struct Merged {
     pub own_clock: Option<OwnClock>,
     /// The job says that it has ended.
     pub finished: bool,
+    /// A source says that the job goes on.
+    pub unfinished: bool,
     /// When the newest source was written.
     pub written_at: Option<Time>,
     /// Bytes of all files read.
@@ -51,12 +64,38 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// Items that will not come again.
-    pub fn settled(&self) -> Option<f64> {
-        match (self.done, self.failed) {
-            (None, None) => None,
-            (done, failed) => Some(done.unwrap_or(0.0) + failed.unwrap_or(0.0)),
+    /// Items of `total` that will not come again.
+    ///
+    /// Done and failed, unless that is more than there are: then what is done has the failures in it, as in the logs of
+    /// some scripts, or in lines whose failures only the log knows.
+    pub fn settled(&self, total: Option<f64>) -> Option<f64> {
+        if self.done.is_none() && self.failed.is_none() {
+            return None;
         }
+        let (done, both) = (self.done.unwrap_or(0.0), self.done_and_failed());
+        let fits = total.is_none_or(|total| both < total + HALF_AN_ITEM);
+        Some(if fits || self.failures_are_apart() { both } else { done })
+    }
+
+    /// Whether all of `total` items are settled, or the job says that it has ended.
+    pub fn is_complete(&self, total: Option<f64>) -> bool {
+        let Some(total) = total.filter(|total| *total > 0.0) else { return self.finished };
+        let by_failures = match self.counted_by {
+            Some(SourceKind::Log) => false,
+            // Lines that count what is done, and a log that counts what failed: its word is still needed, if it has one.
+            Some(_) if !self.failures_are_apart() => !self.unfinished && self.done_and_failed() >= total,
+            Some(_) | None => self.done_and_failed() >= total,
+        };
+        self.finished || by_failures || self.done.is_some_and(|done| done >= total)
+    }
+
+    fn done_and_failed(&self) -> f64 {
+        self.done.unwrap_or(0.0) + self.failed.unwrap_or(0.0)
+    }
+
+    /// Whether it is certain that what failed is not among what is done: one source counts both, and is no log.
+    fn failures_are_apart(&self) -> bool {
+        self.failures_by.is_none_or(|kind| kind != SourceKind::Log && Some(kind) == self.counted_by)
     }
 }
 
@@ -68,17 +107,31 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
     }
     // The first kind that knows a count; within the kind, the sum. A kind in which only some sources know it yet is
     // still the sum of those: a shard that has not started has done nothing.
-    let count = |read: fn(&Reading) -> Option<f64>| {
-        kinds.values().find_map(|readings| sum(readings.iter().filter_map(|reading| read(reading))))
+    let count_by = |read: fn(&Reading) -> Option<f64>| {
+        kinds.iter().find_map(|(kind, readings)| {
+            sum(readings.iter().filter_map(|reading| read(reading))).map(|count| (*kind, count))
+        })
     };
+    let count = |read| count_by(read).map(|(_, count)| count);
+    let done = count_by(|reading| reading.done);
+    // Who counts failures can only miss some: a script that leaves failed items out of its lines still logs them.
+    let failures = kinds.iter().filter_map(|(kind, readings)| {
+        sum(readings.iter().filter_map(|reading| reading.failed)).map(|count| (*kind, count))
+    });
+    let failed = failures.reduce(|most, other| if other.1 > most.1 { other } else { most });
     let all = || kinds.values().flatten();
     let logs = kinds.get(&SourceKind::Log).map_or(&[] as &[_], Vec::as_slice);
-    let counting = kinds.values().find(|readings| readings.iter().any(|reading| reading.done.is_some()));
+    let counting = done.and_then(|(kind, _)| kinds.get(&kind));
+    let unfinished = all().any(|reading| reading.finished == Some(false));
+    // All parts of a job have to say it: the first shard that ends is not the end.
+    let finished = kinds.values().any(|readings| readings.iter().all(|reading| reading.finished == Some(true)));
     #[allow(clippy::cast_precision_loss)]
     Merged {
-        done: count(|reading| reading.done),
+        done: done.map(|(_, count)| count),
         total: count(|reading| reading.total),
-        failed: count(|reading| reading.failed),
+        failed: failed.map(|(_, count)| count),
+        counted_by: done.map(|(kind, _)| kind),
+        failures_by: failed.map(|(kind, _)| kind),
         tokens: count(|reading| reading.tokens),
         tokens_per_item: match logs {
             [log] => log.tokens_per_item,
@@ -88,8 +141,8 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
             [log] => own_clock(log),
             _ => None,
         },
-        finished: all().any(|reading| reading.finished == Some(true))
-            && all().all(|reading| reading.finished != Some(false)),
+        finished: finished && !unfinished,
+        unfinished,
         written_at: all().filter_map(|reading| reading.updated_at).max(),
         bytes: sum(all().filter_map(|reading| reading.bytes).map(|bytes| bytes as f64)),
         phase: all().find_map(|reading| reading.phase.clone()),
@@ -99,7 +152,10 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
 }
 
 fn own_clock(log: &Reading) -> Option<OwnClock> {
-    Some(OwnClock { settled: log.done? + log.failed.unwrap_or(0.0), elapsed: log.elapsed?, first: log.first? })
+    let (done, failed) = (log.done?, log.failed.unwrap_or(0.0));
+    let fits = log.total.is_none_or(|total| done + failed < total + HALF_AN_ITEM);
+    let settled = if fits { done + failed } else { done };
+    Some(OwnClock { settled, elapsed: log.elapsed?, first: log.first? })
 }
 
 fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -130,7 +186,7 @@ mod tests {
         };
         let merged = merge([(SourceKind::Log, &log), (SourceKind::Jsonl, &jsonl)].into_iter());
         assert_eq!(
-            (merged.done, merged.total, merged.failed, merged.settled()),
+            (merged.done, merged.total, merged.failed, merged.settled(merged.total)),
             (Some(312.0), Some(25_000.0), Some(2.0), Some(314.0))
         );
         assert_eq!(merged.own_clock, Some(OwnClock { settled: 302.0, elapsed: 408.0, first }));
@@ -143,6 +199,98 @@ mod tests {
         let merged = merge([(SourceKind::Log, &shard(Some(180.0))), (SourceKind::Log, &shard(None))].into_iter());
         assert_eq!((merged.done, merged.total, merged.own_clock), (Some(180.0), Some(800.0), None));
         assert_eq!(merge(std::iter::empty()), Merged::default());
-        assert_eq!(Merged::default().settled(), None);
+        assert_eq!(Merged::default().settled(None), None);
+    }
+
+    /// A log line's reading, with the log reader's word on whether it is the last.
+    fn log(done: f64, failed: f64, total: f64) -> Reading {
+        let finished = done >= total || (done + failed - total).abs() < HALF_AN_ITEM;
+        Reading {
+            done: Some(done),
+            failed: Some(failed),
+            total: Some(total),
+            finished: Some(finished),
+            ..Reading::default()
+        }
+    }
+
+    fn counted(done: f64, failed: Option<f64>) -> Reading {
+        Reading { done: Some(done), failed, ..Reading::default() }
+    }
+
+    #[test]
+    fn complete_means_the_same_in_both_dialects_of_the_log() {
+        use SourceKind::{Json, Jsonl, Log};
+        for (what, sources, settled, complete) in [
+            ("failures apart, going on", vec![(Log, log(1970.0, 25.0, 2000.0))], 1995.0, false),
+            ("failures apart, at the end", vec![(Log, log(1975.0, 25.0, 2000.0))], 2000.0, true),
+            ("failures among the done, going on", vec![(Log, log(24_000.0, 2153.0, 25_000.0))], 24_000.0, false),
+            ("failures among the done, at the end", vec![(Log, log(25_000.0, 2153.0, 25_000.0))], 25_000.0, true),
+            (
+                "no word from the log",
+                vec![(Log, Reading { finished: None, ..log(1980.0, 25.0, 2000.0) })],
+                1980.0,
+                false,
+            ),
+            ("a line for each, failures by pointer", vec![(Jsonl, counted(1975.0, Some(25.0)))], 2000.0, true),
+            ("the same in a progress file", vec![(Json, counted(1974.0, Some(25.0)))], 1999.0, false),
+            (
+                "lines of good items, failures from a log that goes on",
+                vec![(Jsonl, counted(1972.0, None)), (Log, log(1970.0, 25.0, 2000.0))],
+                1997.0,
+                false,
+            ),
+            (
+                "lines of good items at the end",
+                vec![(Jsonl, counted(1975.0, None)), (Log, log(1975.0, 25.0, 2000.0))],
+                2000.0,
+                true,
+            ),
+            (
+                "lines of good and failed items, a log that counts the failures again",
+                vec![(Jsonl, counted(1990.0, None)), (Log, log(1990.0, 25.0, 2000.0))],
+                1990.0,
+                false,
+            ),
+            (
+                "lines that are all there before the log says so",
+                vec![(Jsonl, counted(2000.0, None)), (Log, log(1990.0, 25.0, 2000.0))],
+                2000.0,
+                true,
+            ),
+            (
+                "failures in the lines, a log that is a poll behind",
+                vec![(Jsonl, counted(1975.0, Some(25.0))), (Log, log(1970.0, 25.0, 2000.0))],
+                2000.0,
+                true,
+            ),
+            (
+                "failures that only the log knows, though the lines have a place for them",
+                vec![(Jsonl, counted(1960.0, Some(0.0))), (Log, log(1960.0, 25.0, 2000.0))],
+                1985.0,
+                false,
+            ),
+            (
+                "a log without a word",
+                vec![(Jsonl, counted(1975.0, None)), (Log, Reading { finished: None, ..log(0.0, 25.0, 2000.0) })],
+                2000.0,
+                true,
+            ),
+        ] {
+            let merged = merge(sources.iter().map(|(kind, reading)| (*kind, reading)));
+            let total = Some(merged.total.unwrap_or(2000.0));
+            assert_eq!((merged.settled(total), merged.is_complete(total)), (Some(settled), complete), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_first_shard_that_ends_is_not_the_end() {
+        let shards =
+            |second| merge([(SourceKind::Log, &log(400.0, 0.0, 400.0)), (SourceKind::Log, &second)].into_iter());
+        assert!(!shards(log(10.0, 0.0, 400.0)).is_complete(Some(800.0)));
+        assert!(!shards(Reading::default()).is_complete(Some(800.0)));
+        assert!(shards(log(398.0, 2.0, 400.0)).is_complete(Some(800.0)));
+        // A single word is enough where only one speaks.
+        assert!(merge([(SourceKind::Log, &log(7.0, 0.0, 7.0))].into_iter()).is_complete(None));
     }
 }

@@ -26,7 +26,9 @@ fn headline(job: &JobView, at: f64) -> String {
     let mut line = format!("{}: ", job.name);
     match (job.done.get(), job.expected.get()) {
         (Some(done), Some(expected)) => {
-            let settled = done + job.failed.get().unwrap_or(0.0);
+            let both = done + job.failed.get().unwrap_or(0.0);
+            // More than there are: what is done has the failures in it.
+            let settled = if both < expected + 0.5 { both } else { done.min(expected) };
             let _ = write!(line, "{} of {} items", text::count(done), text::count(expected));
             if expected > 0.0 {
                 let _ = write!(line, " ({})", text::percentage(settled / expected));
@@ -70,6 +72,9 @@ fn headline(job: &JobView, at: f64) -> String {
 }
 
 fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64) -> Option<String> {
+    if let (JobState::Running, Some(reason)) = (job.state, job.stalled.reason()) {
+        return Some(format!("Whether it moves is not known: {reason}."));
+    }
     if job.state != JobState::Stalled {
         return None;
     }

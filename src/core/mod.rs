@@ -14,6 +14,7 @@ pub mod sources;
 pub mod volumes;
 pub mod world;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::alerts::{self, Machine, Rules};
 use crate::config::Config;
 use crate::model::snapshot::AlertView;
-use crate::model::{Observation, Snapshot, Time};
+use crate::model::{EngineName, Observation, Snapshot, Time};
 use crate::notify::{self, Message, Notifier};
 
 use world::World;
@@ -46,6 +47,9 @@ pub struct State {
     pub alerts: alerts::State,
     /// What was mailed.
     pub notifier: notify::State,
+    /// When engines last answered, in Unix seconds: one that is down when we start is not one that never was there.
+    #[serde(default)]
+    pub engines: BTreeMap<EngineName, f64>,
 }
 
 /// What one tick made.
@@ -69,8 +73,10 @@ impl Core {
         started: Time,
         state: State,
     ) -> Self {
+        let mut world = World::new(config.clone(), instance, started);
+        world.remember_answers(&state.engines);
         Self {
-            world: World::new(config.clone(), instance, started),
+            world,
             rules,
             machine: Machine::restore(state.alerts),
             notifier: Notifier::new(config.alerting.mode, config.notify.clone(), zone, state.notifier),
@@ -100,6 +106,10 @@ impl Core {
 
     /// For a restart.
     pub fn state(&self) -> State {
-        State { alerts: self.machine.state().clone(), notifier: self.notifier.state().clone() }
+        State {
+            alerts: self.machine.state().clone(),
+            notifier: self.notifier.state().clone(),
+            engines: self.world.last_answers(),
+        }
     }
 }

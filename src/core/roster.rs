@@ -20,13 +20,14 @@ pub struct Roster {
     drop_ins: BTreeMap<JobName, Job>,
     turned_away: u64,
     turned_away_now: u64,
+    poll_interval: Duration,
     retained: Duration,
     now: Option<Time>,
 }
 
 impl Roster {
-    /// The configured jobs, nothing known of them.
-    pub fn new(jobs: &[config::Job]) -> Self {
+    /// The configured jobs, nothing known of them; their sources are polled each `poll_interval`.
+    pub fn new(jobs: &[config::Job], poll_interval: Duration) -> Self {
         let kinds = jobs
             .iter()
             .flat_map(|job| {
@@ -41,11 +42,12 @@ impl Roster {
             })
             .collect();
         Self {
-            configured: jobs.iter().cloned().map(Job::new).collect(),
+            configured: jobs.iter().cloned().map(|job| Job::new(job, poll_interval)).collect(),
             kinds,
             drop_ins: BTreeMap::new(),
             turned_away: 0,
             turned_away_now: 0,
+            poll_interval,
             retained: Duration::MAX,
             now: None,
         }
@@ -68,7 +70,9 @@ impl Roster {
         let configured: BTreeSet<JobName> = self.configured.iter().map(|job| job.config.name.clone()).collect();
         self.drop_ins.retain(|name, _| drop_ins.iter().any(|drop_in| drop_in.job == *name));
         for DropIn { job, reading } in drop_ins.iter().filter(|drop_in| !configured.contains(&drop_in.job)) {
-            let known = self.drop_ins.entry(job.clone()).or_insert_with(|| Job::new(drop_in_config(job)));
+            let poll_interval = self.poll_interval;
+            let known =
+                self.drop_ins.entry(job.clone()).or_insert_with(|| Job::new(drop_in_config(job), poll_interval));
             known.read(&SourceId::jobs_dir(), SourceKind::Json, reading, at);
         }
         self.turned_away += turned_away.saturating_sub(self.turned_away_now);

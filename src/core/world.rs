@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::model::job::{DropIn, Reading};
 use crate::model::observation::{Fact, Observation};
 use crate::model::snapshot::{IntegrationView, JobView, NotificationsView, OutputView, Snapshot, WorkerView};
-use crate::model::{Answer, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
+use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
 
 use super::engines::Engine;
 use super::jobs::Job;
@@ -39,7 +40,7 @@ impl World {
     pub fn new(config: Arc<Config>, instance: String, started: Time) -> Self {
         Self {
             engines: config.engines.iter().map(Engine::new).collect(),
-            roster: Roster::new(&config.jobs),
+            roster: Roster::new(&config.jobs, config.poll_interval),
             config,
             instance,
             started,
@@ -49,6 +50,23 @@ impl World {
             workers: BTreeMap::new(),
             integrations: BTreeMap::new(),
             outbox: (0, true),
+        }
+    }
+
+    /// When each engine last answered, in Unix seconds by the wall clock: an earlier run's time line is not ours.
+    pub fn last_answers(&self) -> BTreeMap<EngineName, f64> {
+        let answered =
+            |engine: &Engine| engine.last_answer().map(|at| (engine.name().clone(), at.seconds() + self.wall_offset));
+        self.engines.iter().filter_map(answered).collect()
+    }
+
+    /// Goes on with what an earlier run knew of engines.
+    pub fn remember_answers(&mut self, answers: &BTreeMap<EngineName, f64>) {
+        for engine in &mut self.engines {
+            if let Some(&at) = answers.get(engine.name()) {
+                // A clock that was set back meanwhile leaves nothing in the future.
+                engine.answered_before(Time::from_seconds(at).min(self.started));
+            }
         }
     }
 
@@ -71,7 +89,7 @@ impl World {
                 }
             }
             Fact::Progress { job, reading } => {
-                if self.roster.read(job, source, reading, at) {
+                if self.roster.read(job, source, &self.on_our_time_line(reading), at) {
                     self.sources.succeeded(source, took, at);
                 }
             }
@@ -92,7 +110,14 @@ impl World {
                 self.sources.succeeded(source, took, at);
             }
             Fact::DropIns { jobs, dropped } => {
-                self.roster.dropped_in(jobs, *dropped, at);
+                let jobs: Vec<DropIn> = jobs
+                    .iter()
+                    .map(|drop_in| DropIn {
+                        job: drop_in.job.clone(),
+                        reading: self.on_our_time_line(&drop_in.reading),
+                    })
+                    .collect();
+                self.roster.dropped_in(&jobs, *dropped, at);
                 self.sources.succeeded(source, took, at);
             }
             Fact::Failed { failure } => self.failed(source, took, failure),
@@ -103,6 +128,11 @@ impl World {
             Fact::Outbox { length, durable } => self.outbox = (*length, *durable),
         }
         None
+    }
+
+    /// Files are dated by the wall clock, which somebody may have set since we started.
+    fn on_our_time_line(&self, reading: &Reading) -> Reading {
+        Reading { updated_at: reading.updated_at.map(|at| at.shifted(-self.wall_offset)), ..reading.clone() }
     }
 
     fn failed(&mut self, source: &SourceId, took: Option<u64>, failure: &Failure) {

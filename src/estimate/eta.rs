@@ -8,6 +8,8 @@
 //! Two clocks can tell the pace: the job's own (the elapsed seconds that its log prints, with the count on the same
 //! line), and ours (since it was first seen to move). The job's own is preferred: it knows the time before we came.
 
+use std::time::Duration;
+
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
@@ -86,6 +88,14 @@ impl Eta {
                 }
                 _ => self.own = Some(OwnLine { clock, seen_at: at, lines: 1 }),
             }
+        }
+    }
+
+    /// Nobody looked for so long: what came meanwhile is no pace, and the silence is not the job's.
+    pub fn unwatched(&mut self, gap: Duration) {
+        self.watched = None;
+        if let Some(line) = &mut self.own {
+            line.seen_at = line.seen_at + gap;
         }
     }
 

@@ -44,9 +44,9 @@ impl CounterRate {
         }
     }
 
-    /// Starts anew, as after a restart of the server that the counter did not show.
-    pub fn clear(&mut self) {
-        self.samples.clear();
+    /// Measures from the last sample on, as after a time in which nobody looked.
+    pub fn start_anew(&mut self) {
+        self.samples.drain(..self.samples.len().saturating_sub(1));
     }
 
     /// Increase per second between the first and the last sample of the window.
@@ -94,6 +94,11 @@ mod tests {
         rate.record(570.0, at(210.0));
         assert_eq!(rate.read(at(210.0)).get(), Some(100.0), "never negative");
         assert_eq!(rate.read(at(300.0)).reason(), Some("no scrape for over a minute"));
+        assert_eq!(rate.record(9570.0, at(86_610.0)), 9000.0);
+        rate.start_anew();
+        assert_eq!(rate.read(at(86_610.0)).reason(), Some("one scrape so far"), "no rate over a day");
+        rate.record(10_070.0, at(86_615.0));
+        assert_eq!(rate.read(at(86_615.0)).get(), Some(100.0));
     }
 
     proptest! {

@@ -2,6 +2,10 @@
 //!
 //! Anything that counts is movement: items, failures, tokens, output bytes. A job that nothing moved of for a configured
 //! time is stalled. Before the first movement nothing is known, so a job that has not started cannot stall.
+//!
+//! The hazard is that not looking is not standing still. Idle time ends at the last look at what counts, and the time
+//! between two looks that are too far apart is left out of it: a machine that was suspended for a day, a worker that hung
+//! for an hour. Whoever wakes up from that sees a job as it was left, and starts to be patient again.
 
 use std::time::Duration;
 
@@ -19,26 +23,37 @@ pub struct Counts {
 }
 
 /// Watches one job.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Stall {
     counts: Counts,
     last_moved: Option<Time>,
+    looked_at: Option<Time>,
+    /// Since it last moved, time in which nobody looked.
+    unwatched: Duration,
+    longest_gap: Duration,
 }
 
 impl Stall {
-    /// Takes the counts; `written_at` is when the sources themselves were last written, which tells how long a job has
-    /// been standing still before we first looked.
-    pub fn record(&mut self, counts: Counts, written_at: Option<Time>, at: Time) {
+    /// Nothing is known yet. Looks that are further apart than `longest_gap` say nothing about the time between them.
+    pub fn new(longest_gap: Duration) -> Self {
+        Self { counts: Counts::default(), last_moved: None, looked_at: None, unwatched: Duration::ZERO, longest_gap }
+    }
+
+    /// Takes the counts; `looked_at` is when what counts was last read. `written_at` is when the sources themselves were
+    /// last written, which tells how long a job has been standing still before we first looked.
+    pub fn record(&mut self, counts: Counts, written_at: Option<Time>, looked_at: Option<Time>, at: Time) {
+        self.look(looked_at);
         let moved = |new: Option<f64>, old: Option<f64>| matches!((new, old), (Some(new), Some(old)) if new != old);
         let first_look = self.last_moved.is_none() && counts.settled.is_some();
         if first_look {
             self.last_moved = Some(written_at.unwrap_or(at).min(at));
-        } else if self.last_moved.is_some()
-            && (moved(counts.settled, self.counts.settled)
-                || moved(counts.engine_tokens, self.counts.engine_tokens)
-                || moved(counts.bytes, self.counts.bytes))
-        {
-            self.last_moved = Some(at);
+        } else if self.last_moved.is_some() {
+            let read = moved(counts.settled, self.counts.settled).then(|| looked_at.unwrap_or(at));
+            let seen = moved(counts.engine_tokens, self.counts.engine_tokens) || moved(counts.bytes, self.counts.bytes);
+            if let Some(moved) = read.max(seen.then_some(at)) {
+                self.last_moved = self.last_moved.max(Some(moved));
+                self.unwatched = Duration::ZERO;
+            }
         }
         self.counts = Counts {
             settled: counts.settled.or(self.counts.settled),
@@ -52,9 +67,22 @@ impl Stall {
         self.last_moved
     }
 
-    /// How long nothing has moved.
-    pub fn idle(&self, now: Time) -> Answer<Duration> {
-        Answer::from_option(self.last_moved.map(|moved| now.since(moved)), "nothing has been seen of it yet")
+    /// For how long nothing was seen to move, up to the last look.
+    pub fn idle(&self) -> Answer<Duration> {
+        let idle = self.last_moved.zip(self.looked_at).map(|(moved, looked)| looked.since(moved));
+        let watched = idle.map(|idle| idle.saturating_sub(self.unwatched));
+        Answer::from_option(watched, "nothing has been seen of it yet")
+    }
+
+    fn look(&mut self, looked_at: Option<Time>) {
+        let Some(now) = looked_at else { return };
+        if let Some(before) = self.looked_at
+            && now.since(before) > self.longest_gap
+        {
+            // What moved in the gap without being read (an engine's tokens) ended the old idle time.
+            self.unwatched += now.since(self.last_moved.map_or(before, |moved| moved.max(before)));
+        }
+        self.looked_at = self.looked_at.max(Some(now));
     }
 }
 
@@ -70,32 +98,82 @@ mod tests {
         Counts { settled: Some(settled), ..Counts::default() }
     }
 
+    fn tokens(tokens: f64) -> Counts {
+        Counts { engine_tokens: Some(tokens), ..Counts::default() }
+    }
+
+    fn stall() -> Stall {
+        Stall::new(Duration::from_secs(60))
+    }
+
+    /// A look at everything.
+    fn look(stall: &mut Stall, counts: Counts, seconds: f64) {
+        stall.record(counts, None, Some(at(seconds)), at(seconds));
+    }
+
+    fn idle(stall: &Stall) -> Option<u64> {
+        stall.idle().get().map(|idle| idle.as_secs())
+    }
+
     #[test]
     fn any_count_is_movement_and_unknown_is_not() {
-        let mut stall = Stall::default();
-        assert!(stall.idle(at(0.0)).get().is_none());
-        stall.record(Counts { engine_tokens: Some(5.0), ..Counts::default() }, None, at(1.0));
-        stall.record(Counts { engine_tokens: Some(9.0), ..Counts::default() }, None, at(2.0));
-        assert!(stall.idle(at(3.0)).get().is_none(), "an engine alone is no job");
-        stall.record(items(0.0), None, at(10.0));
-        assert_eq!(stall.idle(at(15.0)).get(), Some(Duration::from_secs(5)));
-        stall.record(Counts { engine_tokens: Some(10.0), ..Counts::default() }, None, at(20.0));
+        let mut stall = stall();
+        assert_eq!(idle(&stall), None);
+        stall.record(tokens(5.0), None, None, at(1.0));
+        stall.record(tokens(9.0), None, None, at(2.0));
+        assert_eq!(idle(&stall), None, "an engine alone is no job");
+        look(&mut stall, items(0.0), 10.0);
+        look(&mut stall, items(0.0), 15.0);
+        assert_eq!(idle(&stall), Some(5));
+        look(&mut stall, tokens(10.0), 20.0);
         assert_eq!(stall.last_moved(), Some(at(20.0)));
-        stall.record(Counts::default(), None, at(30.0));
-        stall.record(items(0.0), None, at(40.0));
+        look(&mut stall, Counts::default(), 30.0);
+        look(&mut stall, items(0.0), 40.0);
         assert_eq!(stall.last_moved(), Some(at(20.0)), "a source that went and came back did not move");
-        stall.record(Counts { bytes: Some(1.0), ..items(0.0) }, None, at(45.0));
-        stall.record(Counts { bytes: Some(2.0), ..items(0.0) }, None, at(50.0));
+        look(&mut stall, Counts { bytes: Some(1.0), ..items(0.0) }, 45.0);
+        look(&mut stall, Counts { bytes: Some(2.0), ..items(0.0) }, 50.0);
         assert_eq!(stall.last_moved(), Some(at(50.0)));
     }
 
     #[test]
     fn a_job_that_stood_still_before_we_came_is_seen_as_such() {
-        let mut stall = Stall::default();
-        stall.record(items(300.0), Some(at(100.0)), at(4000.0));
-        assert_eq!(stall.idle(at(4000.0)).get(), Some(Duration::from_secs(3900)));
-        let mut future = Stall::default();
-        future.record(items(300.0), Some(at(9e9)), at(4000.0));
-        assert_eq!(future.idle(at(4000.0)).get(), Some(Duration::ZERO), "a file from the future");
+        let mut long = stall();
+        long.record(items(300.0), Some(at(100.0)), Some(at(4000.0)), at(4000.0));
+        assert_eq!(idle(&long), Some(3900));
+        let mut future = stall();
+        future.record(items(300.0), Some(at(9e9)), Some(at(4000.0)), at(4000.0));
+        assert_eq!(idle(&future), Some(0), "a file from the future");
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_is_not_idle() {
+        let mut stall = stall();
+        look(&mut stall, items(5.0), 0.0);
+        look(&mut stall, items(5.0), 50.0);
+        // A suspend: ticks come before the sources are read again.
+        stall.record(items(5.0), None, Some(at(50.0)), at(86_450.0));
+        assert_eq!(idle(&stall), Some(50), "as it was left");
+        look(&mut stall, items(5.0), 86_451.0);
+        assert_eq!(idle(&stall), Some(50));
+        look(&mut stall, items(5.0), 86_501.0);
+        assert_eq!(idle(&stall), Some(100), "and patience goes on");
+        look(&mut stall, items(6.0), 86_511.0);
+        look(&mut stall, items(6.0), 86_531.0);
+        assert_eq!(idle(&stall), Some(20));
+    }
+
+    #[test]
+    fn a_gap_counts_from_what_moved_in_it() {
+        let mut stall = stall();
+        look(&mut stall, Counts { engine_tokens: Some(1.0), ..items(5.0) }, 0.0);
+        // The engine is read all the time, the files are not for an hour.
+        stall.record(tokens(900.0), None, Some(at(0.0)), at(3000.0));
+        assert_eq!(stall.last_moved(), Some(at(3000.0)));
+        look(&mut stall, items(5.0), 3600.0);
+        assert_eq!(idle(&stall), Some(0));
+        for second in 1..=10 {
+            look(&mut stall, items(5.0), 3600.0 + 10.0 * f64::from(second));
+        }
+        assert_eq!(idle(&stall), Some(100), "the gap is left out once, and not more than was idle of it");
     }
 }

@@ -41,6 +41,14 @@ impl Time {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// This moment, `seconds` later; earlier when they are negative.
+    #[must_use]
+    pub fn shifted(self, seconds: f64) -> Self {
+        // A float-to-int `as` saturates; so does the sum.
+        #[allow(clippy::cast_possible_truncation)]
+        Self(self.0.saturating_add((seconds * 1e6) as i64))
+    }
+
     /// Seconds after `earlier`; negative when before it.
     #[allow(clippy::cast_precision_loss)]
     pub fn seconds_since(self, earlier: Self) -> f64 {
@@ -72,6 +80,10 @@ mod tests {
         assert_eq!(t.micros(), 10_500_000);
         assert_eq!((t + Duration::from_millis(500)).seconds(), 11.0);
         assert_eq!(Time::from_seconds(1.0).since(t), Duration::ZERO);
+        assert_eq!(
+            (t.shifted(-0.5), t.shifted(f64::INFINITY)),
+            (Time::from_seconds(10.0), Time::from_micros(i64::MAX))
+        );
         assert_eq!(Time::from_seconds(1.0).seconds_since(t), -9.5);
         assert_eq!(Time::from_seconds(f64::INFINITY) + Duration::MAX, Time::from_micros(i64::MAX));
         assert_eq!(Time::from_seconds(f64::NAN), Time::from_micros(0));

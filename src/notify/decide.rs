@@ -330,7 +330,12 @@ impl Tracked {
             return false;
         }
         if self.once() && self.mailed_at.is_some() {
-            // Remembered for a moment, so that one missed evaluation does not make it happen twice.
+            // Remembered for a moment, so that one missed evaluation does not make it happen twice; and for as long as
+            // nobody sees its object, so that a restart does not either.
+            if unseen {
+                self.gone_since = None;
+                return true;
+            }
             return now.since(*self.gone_since.get_or_insert(now)) < hold;
         }
         if pending || unseen {
