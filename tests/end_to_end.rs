@@ -77,7 +77,7 @@ fn subject(mail: &Received) -> String {
 fn a_stall_is_seen_scraped_fired_and_mailed_with_its_cause() {
     let scene = Scene::start(&["--fault", "stall", "--fault-at", "8s", "--stall-min", "10s"]);
     let mail = scene.alert_and_mail("JobStalled");
-    assert!(mail.contains(": engine_stuck\r\n"), "the first line has the cause: {mail}");
+    assert!(mail.contains(": engine stuck\r\n"), "the first line has the cause: {mail}");
     assert!(mail.contains("the engine is stuck"), "{mail}");
     assert!(mail.contains("synth_25k") && mail.contains("Last line: Progress: "), "{mail}");
     let job = scene.demo.job();

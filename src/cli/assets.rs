@@ -24,6 +24,10 @@ pub struct Asset {
 /// Everything there is.
 pub const ASSETS: &[Asset] = &[
     Asset { path: "alerts/longhaul.rules.yml", text: include_str!("../../alerts/longhaul.rules.yml") },
+    Asset {
+        path: "alerts/longhaul-prometheus.rules.yml",
+        text: include_str!("../../alerts/longhaul-prometheus.rules.yml"),
+    },
     Asset { path: "dashboards/jobs.json", text: include_str!("../../dashboards/jobs.json") },
     Asset { path: "prometheus-scrape.yml", text: include_str!("prometheus-scrape.yml") },
 ];

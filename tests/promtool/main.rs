@@ -23,7 +23,9 @@ fn alerts_folder() -> &'static Path {
 
 #[test]
 fn the_rules_are_in_order() {
-    promtool(&["check", "rules", "--lint=all", "--lint-fatal", "longhaul.rules.yml"], alerts_folder()).must_pass();
+    for file in ["longhaul.rules.yml", "longhaul-prometheus.rules.yml"] {
+        promtool(&["check", "rules", "--lint=all", "--lint-fatal", file], alerts_folder()).must_pass();
+    }
 }
 
 #[test]

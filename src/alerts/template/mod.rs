@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | values | `{{ $value }}`, `{{ .Value }}`, `{{ $labels.name }}`, `{{ .Labels.name }}`, `{{ "text" }}` |
 //! | of a number | `humanize`, `humanize1024`, `humanizeDuration`, `humanizePercentage`, `humanizeTimestamp` |
+//! | of a text | `reReplaceAll` of a plain text by another: `{{ $labels.cause \| reReplaceAll "_" " " }}` |
 //! | of a format | `printf` with `%f`, `%.2f`, `%s`, `%v` and `%%` |
 //! | around them | calls, pipes (`{{ $value \| humanize }}`), parentheses, `{{-` and `-}}` |
 //!
@@ -27,8 +28,8 @@ pub struct Template {
 pub enum TemplateError {
     /// Outside the subset.
     #[error(
-        "{construct} is not in the subset of templates that Longhaul expands: $value, $labels.name, texts, printf and \
-         the humanize functions"
+        "{construct} is not in the subset of templates that Longhaul expands: $value, $labels.name, texts, printf, \
+         reReplaceAll and the humanize functions"
     )]
     Unsupported {
         /// As it stands in the template.
@@ -62,6 +63,11 @@ enum Operand {
     /// Of `$value`, the only number there is.
     Humanize(Style),
     Printf(Vec<Piece>),
+    Replace {
+        from: String,
+        to: String,
+        text: Box<Operand>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +130,7 @@ impl Operand {
             Self::Label(name) => labels.get(name).to_owned(),
             Self::Text(text) => text.clone(),
             Self::Humanize(style) => style.of(value),
+            Self::Replace { from, to, text } => text.text(labels, value).replace(from, to),
             Self::Printf(pieces) => pieces
                 .iter()
                 .map(|piece| match piece {
@@ -138,6 +145,7 @@ impl Operand {
     fn labels<'t>(&'t self, names: &mut Vec<&'t str>) {
         match self {
             Self::Label(name) => names.push(name),
+            Self::Replace { text, .. } => text.labels(names),
             Self::Printf(pieces) => {
                 for piece in pieces {
                     if let Piece::Plain(operand) = piece {
@@ -167,7 +175,7 @@ mod tests {
     use super::*;
 
     fn expand(text: &str, value: f64) -> String {
-        let labels = [("job_name", "synth"), ("mountpoint", "/data")].into_iter().collect();
+        let labels = [("job_name", "synth"), ("mountpoint", "/data"), ("cause", "engine_stuck")].into_iter().collect();
         Template::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).expand(&labels, value)
     }
 
@@ -189,6 +197,8 @@ mod tests {
             ("{{ $value | printf \"%.0f %% of %s\" }}", 2.5, ""),
             ("{{ printf \"%.1f: %s %v\" $value $labels.job_name `x` }}", 2.25, "2.2: synth x"),
             ("{{ (printf \"%s\" (humanize $value)) }}", 1000.0, "1k"),
+            ("{{ $labels.cause | reReplaceAll \"_\" \" \" }}", 0.0, "engine stuck"),
+            ("{{ reReplaceAll \"th\" `T` $labels.job_name }}", 0.0, "synT"),
             ("a {{- \" b \" -}} c", 0.0, "a b c"),
             ("{{ \"{{\" }}", 0.0, "{{"),
         ] {
@@ -223,6 +233,11 @@ mod tests {
             ("{{ $value | }}", "empty"),
             ("{{ ($value }}", "parenthesis"),
             ("{{ 5 }}", "5"),
+            ("{{ reReplaceAll \"_+\" \" \" $labels.a }}", "plain text"),
+            ("{{ reReplaceAll \"\" \" \" $labels.a }}", "plain text"),
+            ("{{ reReplaceAll \"_\" \"$1\" $labels.a }}", "plain text"),
+            ("{{ $value | reReplaceAll \"_\" \" \" }}", "reReplaceAll takes"),
+            ("{{ $labels.a | reReplaceAll \"_\" }}", "reReplaceAll takes"),
         ] {
             let error = Template::parse(text).expect_err(text).to_string();
             assert!(error.contains(word), "{text}: {error}");

@@ -70,6 +70,7 @@ fn end_of_action(inner: &str) -> Option<usize> {
 enum Function {
     Humanize(Style),
     Printf,
+    Replace,
 }
 
 impl Function {
@@ -81,6 +82,7 @@ impl Function {
             "humanizePercentage" => Style::Percentage,
             "humanizeTimestamp" => Style::Timestamp,
             "printf" => return Some(Self::Printf),
+            "reReplaceAll" => return Some(Self::Replace),
             _ => return None,
         }))
     }
@@ -162,9 +164,24 @@ impl<'t> Reader<'t> {
     fn call(&self, name: &str, function: Function, arguments: Vec<Operand>) -> Result<Operand, TemplateError> {
         match (function, arguments.as_slice()) {
             (Function::Printf, _) => self.printf(arguments),
+            (Function::Replace, [Operand::Text(from), Operand::Text(to), text]) if !text.is_number() => {
+                self.replace(from, to, text)
+            }
+            (Function::Replace, _) => {
+                Err(self.syntax("reReplaceAll takes two texts in quotes, then a label or a text"))
+            }
             (Function::Humanize(style), [only]) if only.is_number() => Ok(Operand::Humanize(style)),
             (Function::Humanize(_), _) => Err(self.syntax(&format!("{name} takes one number, which is $value"))),
         }
+    }
+
+    /// Prometheus takes a regular expression here. What Go's and Rust's mean apart is not worth a table of them: texts
+    /// that mean themselves are enough to turn a label's value into words.
+    fn replace(&self, from: &str, to: &str, text: &Operand) -> Result<Operand, TemplateError> {
+        if from.is_empty() || from.contains(|c: char| r"\.+*?()|[]{}^$".contains(c)) || to.contains('$') {
+            return Err(self.syntax("reReplaceAll replaces only plain text here, no regular expression"));
+        }
+        Ok(Operand::Replace { from: from.to_owned(), to: to.to_owned(), text: Box::new(text.clone()) })
     }
 
     fn printf(&self, arguments: Vec<Operand>) -> Result<Operand, TemplateError> {

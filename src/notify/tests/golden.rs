@@ -32,7 +32,7 @@ fn stalled() -> World {
     stall.annotations.insert(
         "description".into(),
         "No item, token or output byte of synth_25k moved for longer than its threshold of 5 min. Likely cause: \
-         engine_stuck."
+         engine stuck."
             .into(),
     );
     world.run(60);
