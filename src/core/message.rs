@@ -87,13 +87,10 @@ fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64)
             });
             format!("the engine {name} does not answer ({reason})")
         }
-        StallCause::EngineStuck => "the engine is stuck: it answers and has requests, and generates nothing".to_owned(),
-        StallCause::EngineIdle => "the engine is idle: the client sends nothing".to_owned(),
         StallCause::VolumeFull => format!("{} is full", its_volume(job, volumes)),
         StallCause::VolumeReadonly => format!("{} is read-only", its_volume(job, volumes)),
         StallCause::VolumeUnresponsive => format!("{} does not answer", its_volume(job, volumes)),
-        StallCause::ErrorsOnly => "items fail and none is done".to_owned(),
-        StallCause::Unknown => "not known; look at the job itself".to_owned(),
+        other => other.explained().to_owned(),
     };
     Some(format!(
         "STALLED: no item, token or byte for {}, since {} (threshold {}). Likely cause: {cause}.",

@@ -109,6 +109,20 @@ impl StallCause {
         Self::Unknown,
     ];
 
+    /// What it means, as a sentence goes on after "likely cause:".
+    pub const fn explained(self) -> &'static str {
+        match self {
+            Self::EngineDown => "its engine does not answer",
+            Self::EngineStuck => "the engine is stuck: it answers and has requests, and generates nothing",
+            Self::EngineIdle => "the engine is idle: the client sends nothing",
+            Self::VolumeFull => "the volume of its output is full",
+            Self::VolumeReadonly => "the volume of its output is read-only",
+            Self::VolumeUnresponsive => "the volume of its output does not answer",
+            Self::ErrorsOnly => "items fail and none is done",
+            Self::Unknown => "not known; look at the job itself",
+        }
+    }
+
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -211,6 +225,14 @@ pub struct JobView {
     pub last_line: Option<String>,
     /// The status message: what a person wants to read first. Several lines of plain text.
     pub message: String,
+}
+
+impl JobView {
+    /// The share of the items that need no more work, done or failed, from 0 to 1: what the ETA counts too.
+    pub fn settled_share(&self) -> Option<f64> {
+        let settled = self.done.get()? + self.failed.get().unwrap_or(0.0);
+        self.expected.get().filter(|expected| *expected > 0.0).map(|expected| (settled / expected).clamp(0.0, 1.0))
+    }
 }
 
 /// One output path.
@@ -445,4 +467,24 @@ pub struct IntegrationView {
     /// What was wrong with the last attempt, if it failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
+}
+
+impl Snapshot {
+    /// What will be available above `min_avail` on the fullest volume that `job` writes to, when all jobs on it are done:
+    /// negative where it does not fit. `None` while no volume of the job answers. A job that has no projection counts
+    /// with nothing more to write, so ask the job for its own first.
+    pub fn room_at_end(&self, job: &JobView) -> Option<(f64, &VolumeView)> {
+        let is_on = |job: &JobView, volume: &VolumeView| {
+            job.outputs.iter().any(|output| output.volume.as_ref() == Some(&volume.id))
+        };
+        let to_come = |job: &JobView| {
+            let written = job.output_bytes.get()?;
+            Some((job.projected_output_bytes.get()?.mid - written).max(0.0))
+        };
+        let volumes = self.volumes.iter().filter(|volume| is_on(job, volume)).filter_map(|volume| {
+            let planned: f64 = self.jobs.iter().filter(|job| is_on(job, volume)).filter_map(to_come).sum();
+            Some((volume.avail.get()? - planned - volume.min_avail, volume))
+        });
+        volumes.min_by(|(one, _), (other, _)| one.total_cmp(other))
+    }
 }

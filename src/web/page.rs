@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use askama::Template;
 
 use super::SNAPSHOT;
-use crate::model::snapshot::{AlertState, JobState, Snapshot};
+use crate::model::snapshot::{AlertState, EngineState, JobState, Snapshot};
 use crate::text;
 
 mod job;
@@ -69,7 +69,8 @@ struct Page<'a> {
     engines: Vec<Engine<'a>>,
     broken: Vec<Broken<'a>>,
     awaited: Vec<Broken<'a>>,
-    sources: usize,
+    /// How many sources there are, when all of them answer.
+    sources: Option<usize>,
 }
 
 /// A moment in words and for machines.
@@ -126,7 +127,7 @@ fn build<'a>(snapshot: &'a Snapshot, telemetry_path: &'a str) -> Page<'a> {
         engines: snapshot.engines.iter().map(|view| things::engine(view, snapshot.at)).collect(),
         broken: things::broken(snapshot),
         awaited: things::awaited(snapshot),
-        sources: snapshot.sources.len(),
+        sources: snapshot.sources.iter().all(|source| source.up).then_some(snapshot.sources.len()),
     }
 }
 
@@ -138,19 +139,39 @@ fn headline(snapshot: &Snapshot) -> Vec<(Tone, String)> {
             parts.push((tone, format!("{number} {}", if number == 1 { one } else { many })));
         }
     };
-    let alerts = |state| snapshot.alerts.iter().filter(|alert| alert.state == state).count();
+    // News is no alarm: what it says is in the jobs' states too.
+    let alarms = || snapshot.alerts.iter().filter(|alert| things::severity(alert) != "info");
+    let alerts = |state| alarms().filter(|alert| alert.state == state).count();
     let jobs = |state| snapshot.jobs.iter().filter(|job| job.state == state).count();
     say(alerts(AlertState::Firing), Tone::Bad, "alert fires", "alerts fire");
     say(alerts(AlertState::Pending), Tone::Warn, "alert pending", "alerts pending");
-    say(jobs(JobState::Stalled), Tone::Bad, "job stalled", "jobs stalled");
-    say(jobs(JobState::Running), Tone::Good, "job running", "jobs running");
-    say(jobs(JobState::Finishing), Tone::Good, "job finishing", "jobs finishing");
-    say(jobs(JobState::Waiting), Tone::Quiet, "job waiting", "jobs waiting");
-    say(jobs(JobState::Finished), Tone::Quiet, "job finished", "jobs finished");
-    let lost = snapshot.sources.iter().filter(|source| source.seen && !source.up).count();
+    let states = [
+        (JobState::Stalled, Tone::Bad),
+        (JobState::Running, Tone::Good),
+        (JobState::Finishing, Tone::Good),
+        (JobState::Waiting, Tone::Quiet),
+        (JobState::Finished, Tone::Quiet),
+    ];
+    for (state, tone) in states {
+        let word = state.as_str();
+        say(jobs(state), tone, &format!("job {word}"), &format!("jobs {word}"));
+    }
+    let down = snapshot.engines.iter().filter(|engine| engine.state == EngineState::Down).count();
+    say(down, Tone::Bad, "engine down", "engines down");
+    let lost = things::lost(snapshot).count();
     say(lost, Tone::Warn, "source does not answer", "sources do not answer");
     if snapshot.jobs.is_empty() {
         parts.push((Tone::Quiet, "no jobs yet".to_owned()));
+    }
+    // A job that is the only one is named instead of counted, with what a tab in the background should say.
+    if let [job] = snapshot.jobs.as_slice() {
+        let counted = format!("1 job {}", job.state.as_str());
+        for (_, part) in parts.iter_mut().filter(|(_, part)| *part == counted) {
+            *part = format!("{} {}", job.name, job.state.as_str());
+            if let (JobState::Running, Some(left)) = (job.state, job.eta_seconds.get()) {
+                part.push_str(&format!(", {} left", text::span(left.mid)));
+            }
+        }
     }
     parts
 }

@@ -2,17 +2,29 @@
 
 use crate::model::snapshot::{AlertState, JobState};
 use crate::model::{Answer, Bounds, Snapshot};
+use crate::text;
 
-/// `synth_25k running: 12345/25000 (49.4 %), 41.2 items/s, 79900 tok/s, ETA 5m 12s, firing: none`. What is not known
-/// says so and is not 0.
+/// `synth_25k running: 49.4 %, 12,345 of 25,000 items, 41 items/s, 79,900 tok/s, 5 min 12 s left; nothing fires`. What is
+/// not known is left out, except the end: that there is none yet is an answer too.
 pub fn line(snapshot: &Snapshot) -> String {
     let Some(job) = snapshot.jobs.first() else { return "nothing seen yet".to_owned() };
-    let share = match (job.done.get(), job.expected.get()) {
-        (Some(done), Some(expected)) if expected > 0.0 => format!(" ({:.1} %)", 100.0 * done / expected),
-        _ => String::new(),
-    };
-    let failed = job.failed.get().filter(|failed| *failed > 0.0);
-    let failed = failed.map_or(String::new(), |failed| format!(", {failed} failed"));
+    let mut parts = Vec::new();
+    parts.extend(job.settled_share().map(text::percentage));
+    parts.extend(job.done.get().map(|done| match job.expected.get() {
+        Some(expected) => format!("{} of {} items", text::count(done), text::count(expected)),
+        None => format!("{} items", text::count(done)),
+    }));
+    parts.extend(
+        job.failed.get().filter(|failed| *failed > 0.0).map(|failed| format!("{} failed", text::count(failed))),
+    );
+    match (job.started_at.get(), job.ended_at.get()) {
+        (Some(began), Some(ended)) => parts.push(format!("took {}", text::span(ended - began))),
+        _ => {
+            parts.extend(job.items_per_second.get().map(|rate| text::pace(rate, "items")));
+            parts.extend(job.tokens_per_second.get().map(|rate| text::pace(rate, "tok")));
+            parts.push(left(&job.eta_seconds));
+        }
+    }
     let mut firing: Vec<&str> = snapshot
         .alerts
         .iter()
@@ -21,17 +33,12 @@ pub fn line(snapshot: &Snapshot) -> String {
         .collect();
     firing.sort_unstable();
     firing.dedup();
-    format!(
-        "{} {}: {}/{}{share}{failed}, {} items/s, {} tok/s, ETA {}, firing: {}",
-        job.name,
-        job.state.as_str(),
-        number(&job.done, 0),
-        number(&job.expected, 0),
-        number(&job.items_per_second, 1),
-        number(&job.tokens_per_second, 0),
-        eta(&job.eta_seconds),
-        if firing.is_empty() { "none".to_owned() } else { firing.join(", ") },
-    )
+    let state = match (job.state, job.stall_cause) {
+        (JobState::Stalled, Some(cause)) => format!("stalled ({})", text::spoken(cause.as_str())),
+        (state, _) => state.as_str().to_owned(),
+    };
+    let firing = if firing.is_empty() { "nothing fires".to_owned() } else { format!("firing: {}", firing.join(", ")) };
+    format!("{} {state}: {}; {firing}", job.name, parts.join(", "))
 }
 
 /// Whether the job is over as far as the main job knows.
@@ -39,22 +46,13 @@ pub fn has_ended(snapshot: &Snapshot) -> bool {
     snapshot.jobs.first().is_some_and(|job| matches!(job.state, JobState::Finishing | JobState::Finished))
 }
 
-fn number(answer: &Answer<f64>, decimals: usize) -> String {
-    answer.get().map_or_else(|| "?".to_owned(), |value| format!("{value:.decimals$}"))
-}
-
-/// `7m 5s (6m to 9m)`, or without an interval where there is none.
-fn eta(answer: &Answer<Bounds>) -> String {
-    let Some(bounds) = answer.get() else { return "unknown".to_owned() };
+/// `7 min 5 s left (6 min to 9 min)`, or without an interval where there is none.
+fn left(answer: &Answer<Bounds>) -> String {
+    let Some(bounds) = answer.get() else { return "no end known".to_owned() };
     match (bounds.low, bounds.high) {
-        (Some(low), Some(high)) => format!("{} ({} to {})", span(bounds.mid), span(low), span(high)),
-        _ => span(bounds.mid),
+        (Some(low), Some(high)) => {
+            format!("{} left ({} to {})", text::span(bounds.mid), text::span(low), text::span(high))
+        }
+        _ => format!("{} left", text::span(bounds.mid)),
     }
-}
-
-/// Two units at most: nobody needs the seconds of a day.
-fn span(seconds: f64) -> String {
-    let text = std::time::Duration::try_from_secs_f64(seconds.round())
-        .map_or_else(|_| "unknown".to_owned(), |span| humantime::format_duration(span).to_string());
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

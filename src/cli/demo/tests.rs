@@ -124,7 +124,7 @@ fn status_lines() {
     assert_eq!(status::line(&snapshot(Vec::new())), "nothing seen yet");
     assert_eq!(
         status::line(&snapshot(vec![job(12_345.0)])),
-        "synth_25k running: 12345/25000 (49.4 %), 41.2 items/s, 79900 tok/s, ETA 5m 12s, firing: none"
+        "synth_25k running: 49.4 %, 12,345 of 25,000 items, 41 items/s, 79,900 tok/s, 5 min 12 s left; nothing fires"
     );
     let mut stalled = snapshot(vec![JobView {
         state: JobState::Stalled,
@@ -142,11 +142,11 @@ fn status_lines() {
     ];
     assert_eq!(
         status::line(&stalled),
-        "synth_25k stalled: 300/?, 17 failed, ? items/s, 79900 tok/s, ETA unknown, firing: EngineDown, JobStalled"
+        "synth_25k stalled: 300 items, 17 failed, 79,900 tok/s, no end known; firing: EngineDown, JobStalled"
     );
     let wide = Bounds { low: Some(60.0), mid: 93_784.0, high: Some(f64::INFINITY) };
     let interval = snapshot(vec![JobView { eta_seconds: Answer::Known(wide), ..job(1.0) }]);
-    assert!(status::line(&interval).contains("ETA 1day 2h (1m to unknown)"));
+    assert!(status::line(&interval).contains("1 d 2 h left (1 min to unknown)"));
 }
 
 /// What the pretended main job was given, and whether it was asked to stop while its files were still there.
@@ -200,7 +200,7 @@ async fn it_ends_with_the_job_and_leaves_nothing_behind() {
     let text = text.replace(&log.display().to_string(), "LOG").replace(&config.engines[0].url, "ENGINE");
     let (introduction, lines) = text.split_at(text.find("synth_25k").unwrap());
     insta::assert_snapshot!("introduction", introduction);
-    assert!(lines.lines().all(|line| line.starts_with("synth_25k finished: 100/25000 (0.4 %)")), "{lines}");
+    assert!(lines.lines().all(|line| line.starts_with("synth_25k finished: 0.4 %, 100 of 25,000 items")), "{lines}");
 }
 
 #[tokio::test]

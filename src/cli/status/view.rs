@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::table::{Column, Table, wrap};
-use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, VolumeView};
+use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, StallCause, VolumeView};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
@@ -60,14 +60,14 @@ fn jobs(out: &mut String, snapshot: &Snapshot, width: usize) {
     }
     table.write(out, width);
     for job in &snapshot.jobs {
-        notes(out, job, width);
+        notes(out, snapshot, job, width);
     }
 }
 
 fn job_cells(job: &JobView, width: usize) -> Vec<String> {
     let wide = width >= WIDE;
     let (done, expected) = (job.done.get(), job.expected.get());
-    let share = done.zip(expected).and_then(|(done, expected)| text::percent(done, expected));
+    let share = job.settled_share().and_then(|share| text::percent(share, 1.0));
     let mut cells = vec![job.name.to_string(), job.state.as_str().to_owned()];
     if wide {
         cells.push(share.map_or_else(String::new, bar));
@@ -92,21 +92,28 @@ fn job_cells(job: &JobView, width: usize) -> Vec<String> {
 }
 
 /// What a row has no room for, under the table: how sure the end is, why there is none, why it stands still.
-fn notes(out: &mut String, job: &JobView, width: usize) {
+fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
     let mut say = |text: String| {
         wrap(out, &format!("  {}: {text}", job.name), width);
     };
     match (job.state, &job.eta_seconds) {
         (JobState::Stalled, _) => {
-            let cause = job.stall_cause.map_or("unknown", |cause| cause.as_str());
+            let cause = job.stall_cause.unwrap_or(StallCause::Unknown).explained();
             let idle = job.idle_seconds.get().map_or_else(|| "too long".to_owned(), text::span);
-            say(format!("nothing has moved for {idle}; likely cause: {}", text::spoken(cause)));
+            say(format!("nothing has moved for {idle}; likely cause: {cause}"));
         }
         (_, Answer::Known(Bounds { low: Some(low), high: Some(high), .. })) => {
             say(format!("80 % likely {} to {} left", text::span(*low), text::span(*high)));
         }
         (JobState::Running, Answer::Unknown { unknown }) => say(format!("no end is known: {unknown}")),
         _ => {}
+    }
+    if let (Some(_), Some((left, volume))) = (job.projected_output_bytes.get(), snapshot.room_at_end(job)) {
+        let place = &volume.mountpoint;
+        say(match left {
+            short if short < 0.0 => format!("does NOT fit: {} too little on {place}", text::bytes(-short)),
+            left => format!("will fit: {} will be left on {place}", text::bytes(left)),
+        });
     }
     if let Some(failed) = job.failed.get().filter(|failed| *failed > 0.0) {
         say(format!("{} failed", text::count(failed)));

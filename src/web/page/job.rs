@@ -1,7 +1,7 @@
 //! A job's card: its figures in words, each with what belongs to it or the reason why it is not known.
 
 use super::{Moment, Tone};
-use crate::model::snapshot::{JobState, JobView, Snapshot};
+use crate::model::snapshot::{JobState, JobView, Snapshot, StallCause, VolumeView};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
@@ -12,17 +12,21 @@ pub(super) struct Job<'a> {
     pub(super) state: String,
     /// The width of the bar and its words.
     pub(super) progress: Option<(f64, String)>,
+    /// How many items, of how many, and how many failed.
+    pub(super) items: Fact,
     /// Why nothing at all is known; the figures are left out then.
     pub(super) unseen: Option<&'a str>,
-    pub(super) items: Fact,
     pub(super) left: Fact,
     pub(super) end: Option<Moment>,
     pub(super) end_label: &'static str,
     pub(super) interval: Option<String>,
-    pub(super) pace: Fact,
-    pub(super) idle: Fact,
-    pub(super) output: Fact,
+    pub(super) method: Option<String>,
+    pub(super) fit: Fact,
     pub(super) misplaced: bool,
+    pub(super) pace: Fact,
+    pub(super) stuck: Fact,
+    /// Why it stands still, as a sentence goes on.
+    pub(super) cause: Option<&'static str>,
     pub(super) deadline: Option<Deadline>,
     pub(super) message: &'a str,
     pub(super) last_line: Option<&'a str>,
@@ -34,29 +38,35 @@ pub(super) struct Deadline {
     pub(super) verdict: Option<(Tone, String)>,
 }
 
-/// One figure: the value, large, and what belongs to it, small.
+/// One answer: the value, large, and what belongs to it, small.
 pub(super) struct Fact {
     pub(super) value: String,
-    pub(super) known: bool,
+    /// The class of the value: `bad` where somebody has to act, `unknown`, or none.
+    pub(super) class: &'static str,
     pub(super) note: String,
 }
 
 impl Fact {
     fn known(value: String, note: String) -> Self {
-        Self { value, known: true, note }
+        Self { value, class: "", note }
+    }
+
+    fn bad(value: String, note: String) -> Self {
+        Self { value, class: "bad", note }
     }
 
     /// Unknown is an answer with a reason.
     fn unknown(reason: Option<&str>) -> Self {
-        Self { value: "unknown".to_owned(), known: false, note: reason.unwrap_or_default().to_owned() }
+        Self { value: "unknown".to_owned(), class: "unknown", note: reason.unwrap_or_default().to_owned() }
     }
 }
 
 pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
     let now = snapshot.at;
-    let (done, expected) = (view.done.get(), view.expected.get());
-    let share = done.zip(expected).and_then(|(done, expected)| text::percent(done, expected));
+    let share = view.settled_share().and_then(|share| text::percent(share, 1.0));
     let ended = view.ended_at.get();
+    // An end that moves away by the second is none; what is left to do still is worth a word.
+    let is_stalled = view.state == JobState::Stalled;
     Job {
         tone: match view.state {
             JobState::Stalled => Tone::Bad,
@@ -80,16 +90,29 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
                 view.started_at.get().map_or_else(|| "done".to_owned(), |began| text::span(ended - began)),
                 "took in all".to_owned(),
             ),
+            (None, Answer::Known(bounds)) if is_stalled => Fact {
+                note: format!("{} more if it goes on as on average", text::span(bounds.mid)),
+                ..Fact::unknown(None)
+            },
             (None, Answer::Known(bounds)) => Fact::known(text::span(bounds.mid), String::new()),
+            (None, _) if view.state == JobState::Finishing => {
+                Fact::known("now".to_owned(), "all items are done; it still writes or has just stopped".to_owned())
+            }
             (None, unknown) => Fact::unknown(unknown.reason()),
         },
-        end: ended.or_else(|| view.predicted_end_at.get().map(|bounds| bounds.mid)).map(Moment::of),
+        end: ended
+            .or_else(|| view.predicted_end_at.get().filter(|_| !is_stalled).map(|bounds| bounds.mid))
+            .map(Moment::of),
         end_label: if ended.is_some() { "ended" } else { "ends" },
-        interval: ended.is_none().then(|| view.eta_seconds.get().and_then(interval)).flatten(),
-        pace: pace(view),
-        idle: idle(view, now),
-        output: output(view, snapshot),
+        interval: (ended.is_none() && !is_stalled).then(|| view.eta_seconds.get().and_then(interval)).flatten(),
+        method: (ended.is_none() && !is_stalled)
+            .then(|| view.estimate_mode.get().map(|mode| text::spoken(mode.as_str())))
+            .flatten(),
+        fit: fit(view, snapshot),
         misplaced: view.outputs.iter().any(|output| output.on_expected_mount == Some(false)),
+        pace: pace(view),
+        stuck: stuck(view, now),
+        cause: is_stalled.then(|| view.stall_cause.unwrap_or(StallCause::Unknown).explained()),
         deadline: view.deadline_at.map(|at| deadline(view, at)),
         message: &view.message,
         last_line: view.last_line.as_deref(),
@@ -113,14 +136,14 @@ fn items(view: &JobView) -> Fact {
     };
     match (&view.done, &view.expected) {
         (Answer::Known(done), Answer::Known(expected)) => {
-            Fact::known(format!("{} / {}", text::count(*done), text::count(*expected)), note)
+            Fact::known(format!("{} of {} items", text::count(*done), text::count(*expected)), note)
         }
         (Answer::Known(done), Answer::Unknown { unknown }) => {
             if !note.is_empty() {
                 note.push_str("; ");
             }
             note.push_str(&format!("total unknown: {unknown}"));
-            Fact::known(text::count(*done), note)
+            Fact::known(format!("{} items", text::count(*done)), note)
         }
         (unknown, _) => Fact::unknown(unknown.reason()),
     }
@@ -144,32 +167,48 @@ fn pace(view: &JobView) -> Fact {
     }
 }
 
-fn idle(view: &JobView, now: f64) -> Fact {
-    let threshold = format!("stalled from {} on", text::span(view.stall_threshold_seconds));
-    match (&view.idle_seconds, view.last_progress_at.get()) {
-        (Answer::Known(idle), _) => Fact::known(format!("{} ago", text::span(*idle)), threshold),
-        (_, Some(last)) => Fact::known(format!("{} ago", text::span(now - last)), String::new()),
-        (unknown, None) => Fact::unknown(unknown.reason()),
+fn stuck(view: &JobView, now: f64) -> Fact {
+    let idle = view.idle_seconds.get().or_else(|| view.last_progress_at.get().map(|last| now - last));
+    let moved = idle.map(|idle| format!("moved {} ago", text::span(idle)));
+    let threshold = text::span(view.stall_threshold_seconds);
+    match (view.state, &view.stalled) {
+        (JobState::Finished, _) => Fact::known("no, it is done".to_owned(), moved.unwrap_or_default()),
+        (JobState::Stalled, _) => {
+            let lasting = idle.map_or_else(|| "yes".to_owned(), |idle| format!("yes, for {}", text::span(idle)));
+            Fact::bad(lasting, format!("patience: {threshold}"))
+        }
+        (_, Answer::Known(_)) => {
+            let moved = moved.map_or_else(String::new, |moved| format!("{moved}; "));
+            Fact::known("no".to_owned(), format!("{moved}stalled from {threshold} on"))
+        }
+        (_, unknown) => Fact::unknown(unknown.reason()),
     }
 }
 
-fn output(view: &JobView, snapshot: &Snapshot) -> Fact {
-    let mut places: Vec<_> = view.outputs.iter().filter_map(|output| output.mountpoint.as_deref()).collect();
-    places.dedup();
+/// Whether all that is still to come goes on the volumes that the job writes to, that of other jobs included.
+fn fit(view: &JobView, snapshot: &Snapshot) -> Fact {
     let mut note = Vec::new();
-    if let Some(end) = view.projected_output_bytes.get() {
-        note.push(format!("{} at the end", text::bytes(end.mid)));
+    if let Some(written) = view.output_bytes.get() {
+        note.push(match view.projected_output_bytes.get().filter(|_| view.state != JobState::Finished) {
+            Some(end) => format!("{} of about {} written", text::bytes(written), text::bytes(end.mid)),
+            None => format!("{} written", text::bytes(written)),
+        });
     }
-    for place in &places {
-        let avail = snapshot.volumes.iter().find(|volume| volume.mountpoint == *place).and_then(|v| v.avail.get());
-        note.push(
-            avail
-                .map_or_else(|| format!("on {place}"), |avail| format!("on {place}, {} available", text::bytes(avail))),
-        );
-    }
-    match &view.output_bytes {
-        Answer::Known(bytes) => Fact::known(text::bytes(*bytes), note.join("; ")),
-        unknown => Fact::unknown(unknown.reason()),
+    let is_used = |volume: &&VolumeView| view.outputs.iter().any(|output| output.volume.as_ref() == Some(&volume.id));
+    note.extend(snapshot.volumes.iter().filter(is_used).map(|volume| match volume.avail.get() {
+        Some(avail) => format!("{} has {} available", volume.mountpoint, text::bytes(avail)),
+        None => format!("{} does not answer", volume.mountpoint),
+    }));
+    let note = note.join("; ");
+    match (snapshot.room_at_end(view), &view.projected_output_bytes) {
+        (Some((_, volume)), _) if volume.avail.get().is_some_and(|avail| avail <= volume.min_avail) => {
+            Fact::bad(format!("no: {} is full", volume.mountpoint), note)
+        }
+        (Some(_), _) if view.state == JobState::Finished => Fact::known("it did".to_owned(), note),
+        (Some((left, _)), _) if left < 0.0 => Fact::bad(format!("no: {} too little", text::bytes(-left)), note),
+        (Some((left, _)), Answer::Known(_)) => Fact::known(format!("yes: {} left", text::bytes(left)), note),
+        (_, Answer::Unknown { unknown }) if note.is_empty() => Fact::unknown(Some(unknown)),
+        _ => Fact { note, ..Fact::unknown(None) },
     }
 }
 

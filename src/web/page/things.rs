@@ -15,6 +15,8 @@ pub(super) struct Alert<'a> {
     pub(super) description: &'a str,
     pub(super) runbook: Option<&'a str>,
     pub(super) since: String,
+    /// Whether the description belongs on the page: of what only may become an alert the first line is enough.
+    pub(super) full: bool,
 }
 
 pub(super) struct Volume<'a> {
@@ -74,12 +76,12 @@ pub(super) fn alert(view: &AlertView, now: f64) -> Alert<'_> {
             _ => Tone::Warn,
         },
         name: &view.name,
-        state: view.state.as_str(),
-        severity,
+        state: if severity == "info" { "news" } else { view.state.as_str() },
+        severity: if severity == "info" { "" } else { severity },
         labels: view
             .labels
             .iter()
-            .filter(|(name, _)| !["alertname", "severity", "job", "instance"].contains(&name.as_str()))
+            .filter(|(name, _)| !["alertname", "severity", "job", "instance", "notify"].contains(&name.as_str()))
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect(),
         summary: text("summary"),
@@ -90,7 +92,11 @@ pub(super) fn alert(view: &AlertView, now: f64) -> Alert<'_> {
             .get("runbook_url")
             .map(String::as_str)
             .filter(|url| url.starts_with("https://") || url.starts_with("http://")),
-        since: text::span(now - view.fired_at.unwrap_or(view.active_at)),
+        full: firing,
+        since: match (severity, text::span(now - view.fired_at.unwrap_or(view.active_at))) {
+            ("info", span) => format!("{span} ago"),
+            (_, span) => format!("{} for {span}", view.state.as_str()),
+        },
     }
 }
 
@@ -177,10 +183,18 @@ pub(super) fn engine(view: &EngineView, now: f64) -> Engine<'_> {
     }
 }
 
+/// Sources that answered before and do not now. Engines and volumes have rows of their own, which say it.
+pub(super) fn lost(snapshot: &Snapshot) -> impl Iterator<Item = &SourceView> {
+    let has_a_row = |source: &&SourceView| {
+        let source = source.source.as_str();
+        source.starts_with("engine/") || source.starts_with("volume/")
+    };
+    snapshot.sources.iter().filter(|source| source.seen && !source.up).filter(move |source| !has_a_row(source))
+}
+
 /// What answered before and does not now, and other things of ours that are wrong.
 pub(super) fn broken(snapshot: &Snapshot) -> Vec<Broken<'_>> {
-    let sources = snapshot.sources.iter().filter(|source| source.seen && !source.up);
-    let mut list: Vec<_> = sources.map(|source| silent(source, snapshot.at)).collect();
+    let mut list: Vec<_> = lost(snapshot).map(|source| silent(source, snapshot.at)).collect();
     for worker in snapshot.workers.iter().filter(|worker| !worker.up) {
         list.push(Broken {
             what: format!("worker process {}", worker.worker),
