@@ -3,6 +3,7 @@
 //! Spans are [`Duration`]s, sizes are bytes. It is written into the head of every recording, so a replay needs nothing
 //! else; no secret is in it.
 
+use super::log_format::LogFormat;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -132,6 +133,9 @@ pub enum ProgressKind {
         path: PathBuf,
         /// Which lines count.
         format: LogFormat,
+        /// The description of the bar that is the job, where several are in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bar: Option<String>,
     },
     /// One line an item.
     Jsonl {
@@ -149,18 +153,6 @@ pub enum ProgressKind {
         /// JSON pointers that replace our schema's names.
         fields: JsonFields,
     },
-}
-
-/// Which lines of a log count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// Whatever is found.
-    Auto,
-    /// `Progress: 300/25000 (0 errors), 0.7 req/s, avg completion: 1066 tokens, elapsed: 408s`.
-    Progress,
-    /// tqdm.
-    Tqdm,
 }
 
 /// JSON pointers into a progress file.

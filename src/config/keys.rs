@@ -141,8 +141,20 @@ pub const PROGRESS_LOG: Section = Section {
     path: "progress[] (log)",
     keys: &[
         key("log", "a file", "required", "A log with progress lines or bars."),
-        key("format", "auto, progress or tqdm", "auto", "Which lines count."),
+        key("format", "a name or {regex: …}", "auto", "Which lines count: auto, or the tool that prints them."),
+        key("bar", "a description", "by rule", "Which bar is the job, where a log has several."),
     ],
+};
+
+/// `progress[].format` as a mapping.
+pub const LOG_FORMAT: Section = Section {
+    path: "progress[].format",
+    keys: &[key(
+        "regex",
+        "a regular expression",
+        "required",
+        "The user's own lines, by groups named done, total, failed, tokens, tokens_per_item, elapsed, remaining, rate, percent.",
+    )],
 };
 
 /// `progress[]` with `jsonl`.
@@ -319,6 +331,7 @@ pub const SECTIONS: &[&Section] = &[
     &PIPELINE,
     &JOB,
     &PROGRESS_LOG,
+    &LOG_FORMAT,
     &PROGRESS_JSONL,
     &PROGRESS_JSON,
     &PROGRESS_DIRECTORY,

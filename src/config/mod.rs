@@ -10,6 +10,7 @@
 pub mod checked;
 mod defaults;
 pub mod keys;
+pub mod log_format;
 mod problem;
 mod reader;
 mod tree;
@@ -17,6 +18,7 @@ mod typed;
 pub mod values;
 
 pub use checked::*;
+pub use log_format::LogFormat;
 pub use problem::{Problem, SHOWN, listing, quote};
 
 use std::fs::{File, OpenOptions};

@@ -249,9 +249,9 @@ impl<'t> Field<'t> {
     }
 
     /// One of a few words.
-    pub fn choice<T: Copy>(&self, problems: &mut Problems, choices: &[(&'static str, T)]) -> Option<T> {
+    pub fn choice<T: Clone>(&self, problems: &mut Problems, choices: &[(&'static str, T)]) -> Option<T> {
         self.parse(problems, |text| {
-            choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+            choices.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone()).ok_or_else(|| {
                 let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
                 let near = keys::nearest(text, words.iter().copied())
                     .map(|word| format!("; did you mean `{word}`?"))

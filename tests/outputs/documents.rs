@@ -72,7 +72,7 @@ fn every_example_of_progress_is_read() {
     let logs = blocks(&text, "text");
     let [lines] = logs.as_slice() else { panic!("{logs:?}") };
     for (line, done) in lines.lines().zip([300.0, 300.0, 3000.0, 4.0, 857.0]) {
-        let mut log = Text::new(LogFormat::Auto, LINE);
+        let mut log = Text::new(&LogFormat::Auto, LINE);
         log.push(format!("{line}\n").as_bytes());
         log.settle();
         assert_eq!(log.reading().done, Some(done), "{line}");

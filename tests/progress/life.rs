@@ -262,14 +262,14 @@ proptest! {
     #[test]
     fn lines_whatever_happens_to_the_file(actions in actions()) {
         let mut world = World::new(progress_line);
-        let kind = ProgressKind::Log { path: world.path(), format: LogFormat::Auto };
+        let kind = ProgressKind::Log { path: world.path(), format: LogFormat::Auto, bar: None };
         agrees_with_a_new_reader(&mut world, &kind, &actions);
     }
 
     #[test]
     fn frames_whatever_happens_to_the_file(actions in actions()) {
         let mut world = World::new(frame);
-        let kind = ProgressKind::Log { path: world.path(), format: LogFormat::Tqdm };
+        let kind = ProgressKind::Log { path: world.path(), format: LogFormat::Tqdm, bar: None };
         agrees_with_a_new_reader(&mut world, &kind, &actions);
     }
 

@@ -251,7 +251,7 @@ fn progress_of(folder: &Path) -> Vec<Progress> {
     vec![
         Progress {
             which: "log".to_owned(),
-            kind: ProgressKind::Log { path: folder.join("job.log"), format: LogFormat::Auto },
+            kind: ProgressKind::Log { path: folder.join("job.log"), format: LogFormat::Auto, bar: None },
         },
         Progress {
             which: "jsonl".to_owned(),

@@ -81,7 +81,7 @@ fn progress(simulation: &Handle) -> Vec<Progress> {
     vec![
         Progress {
             which: "log".to_owned(),
-            kind: ProgressKind::Log { path: simulation.log().to_owned(), format: LogFormat::Auto },
+            kind: ProgressKind::Log { path: simulation.log().to_owned(), format: LogFormat::Auto, bar: None },
         },
         Progress {
             which: "jsonl".to_owned(),

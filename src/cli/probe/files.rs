@@ -236,7 +236,7 @@ mod tests {
     fn a_late_file_is_told_from_a_wrong_path() {
         let folder = tempfile::tempdir().unwrap();
         fs::File::create(folder.path().join("run1.log")).unwrap();
-        let log = |name: &str| ProgressKind::Log { path: folder.path().join(name), format: LogFormat::Auto };
+        let log = |name: &str| ProgressKind::Log { path: folder.path().join(name), format: LogFormat::Auto, bar: None };
         let jsonl = |name: &str| ProgressKind::Jsonl {
             glob: folder.path().join(name).display().to_string(),
             tokens: None,

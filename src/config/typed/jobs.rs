@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::checked::{Job, JsonFields, LogFormat, Output, Progress, ProgressKind, Stage};
+use super::super::checked::{Job, JsonFields, Output, Progress, ProgressKind, Stage};
 use super::super::keys::{self, Section};
+use super::super::log_format::{self, LogFormat};
 use super::super::problem::{Place, Problems};
 use super::super::reader::{Field, Map};
 use super::super::values;
@@ -228,10 +229,10 @@ fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<Progress
     let mut pointer = |key: &str| map.value(key, problems, values::pointer);
     match name {
         "log" => {
-            let formats = [("auto", LogFormat::Auto), ("progress", LogFormat::Progress), ("tqdm", LogFormat::Tqdm)];
             let path = map.required_value("log", problems, log_file);
-            let format = map.field("format").map_or(Some(LogFormat::Auto), |field| field.choice(problems, &formats));
-            Some(ProgressKind::Log { path: path?, format: format? })
+            let format = map.field("format").map_or(Some(LogFormat::Auto), |field| log_format(&field, problems));
+            let bar = map.value("bar", problems, |text| Ok::<_, String>(text.to_owned()));
+            Some(ProgressKind::Log { path: path?, format: format?, bar })
         }
         "jsonl" => {
             let (tokens, failed) = (pointer("tokens"), pointer("failed"));
@@ -268,6 +269,19 @@ fn warn_of_brackets(map: &Map<'_>, key: &str, glob: Option<&str>, problems: &mut
             "brackets and braces stand for themselves in a pattern: use ? or * if you meant more",
         );
     }
+}
+
+/// The name of a format, or a pattern in a mapping.
+fn log_format(field: &Field<'_>, problems: &mut Problems) -> Option<LogFormat> {
+    use super::super::tree::Kind;
+    if matches!(field.node.kind, Kind::Map(_)) {
+        let map = Map::open(field, &keys::LOG_FORMAT, problems)?;
+        return map.required_value("regex", problems, |pattern| match log_format::compile(pattern) {
+            Ok(_) => Ok(LogFormat::Regex(pattern.to_owned())),
+            Err(problem) => Err(problem.to_string()),
+        });
+    }
+    field.choice(problems, &LogFormat::NAMED)
 }
 
 /// A log is one file.

@@ -3,17 +3,21 @@
 //!
 //! The rule, from what the frames themselves show:
 //!
-//! 1. Bars are told apart by description (and, without one, by depth: how far the cursor goes up behind the frame).
+//! 1. Bars are told apart by format, rank and description (and, without a description, by depth: how far the cursor goes
+//!    up behind the frame).
 //! 2. Of the bars that are alive together with the newest one, or stand above it, the **outer** one is the job: the one
 //!    of least depth, and of those the one that was there first. A bar that ended before the newest began is history, so
 //!    of bars that follow one another the last one counts.
 //! 3. Where the outer one has sisters that run at the same time and differ from it by digits only (`worker 0`,
-//!    `worker 1`, …), the job is their **sum**.
+//!    `worker 1`, …) or by the rank in front of the line, the job is their **sum**.
+//! 4. Several ranks may also print one and the same count, each whenever its turn comes (two workers of one engine). Then
+//!    the numbers only ever go on, whoever prints them. So ranks are one bar until a number shows that they are not.
+//! 5. A configured name chooses among the bars before any of this.
 //!
 //! The hazard is memory and time: a description may hold a counter, so that every frame is a new bar. Only the
 //! [`MAX_BARS`] that were seen last are kept.
 
-use super::tqdm::Bar;
+use super::formats::{About, Bar};
 
 /// Bars that are remembered at once.
 const MAX_BARS: usize = 64;
@@ -21,8 +25,10 @@ const MAX_BARS: usize = 64;
 /// The numbers of one bar at its last frame.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Numbers {
-    pub(super) done: f64,
+    pub(super) done: Option<f64>,
     pub(super) total: Option<f64>,
+    pub(super) failed: Option<f64>,
+    pub(super) tokens: Option<f64>,
     pub(super) elapsed: Option<f64>,
     pub(super) remaining: Option<f64>,
     pub(super) rate: Option<f64>,
@@ -32,29 +38,51 @@ pub(super) struct Numbers {
 
 impl Numbers {
     fn of(bar: &Bar<'_>) -> Self {
-        // Elapsed is cut to whole seconds: after 100 of them the error of this product is below one in a hundred.
-        let tokens_per_item = match (bar.output_tokens_per_second, bar.elapsed) {
-            (Some(rate), Some(elapsed)) if elapsed >= 100.0 && bar.done > 0.0 => Some(rate * elapsed / bar.done),
-            _ => None,
-        };
         Self {
             done: bar.done,
             total: bar.total,
+            failed: bar.failed,
+            tokens: bar.tokens,
             elapsed: bar.elapsed,
             remaining: bar.remaining,
             rate: bar.rate,
-            tokens_per_item,
-            finished: bar.finished(),
+            tokens_per_item: bar.tokens_per_item,
+            finished: bar.finished,
         }
+    }
+
+    /// Whether a count and its clock began anew: both went back, or the clock alone did by more than half, as after a
+    /// resume. A clock that only stumbles (lines of two ranks that cross, a wall clock set back) began nothing. Without
+    /// clocks the count has to fall below its half, as that of an epoch's steps does.
+    fn went_back_from(&self, old: &Self) -> bool {
+        let (Some(new_done), Some(old_done)) = (self.done, old.done) else { return false };
+        match (self.elapsed, old.elapsed) {
+            (Some(new), Some(old)) => new < old && (new_done < old_done || new < old / 2.0),
+            (None, None) => new_done < old_done / 2.0,
+            _ => false,
+        }
+    }
+
+    /// Whether another rank may have gone on with the same count, or have printed the same once more.
+    fn goes_on_from(&self, old: &Self) -> bool {
+        let (Some(new_done), Some(old_done)) = (self.done, old.done) else { return false };
+        let same_total = self.total == old.total;
+        let clock_goes_on = self.elapsed.zip(old.elapsed).is_none_or(|(new, old)| new >= old);
+        same_total && ((new_done > old_done && clock_goes_on) || (new_done == old_done && self.elapsed == old.elapsed))
     }
 }
 
 #[derive(Debug)]
 struct Seen {
+    format: &'static str,
+    rank: String,
     description: String,
+    about: About,
     depth: usize,
     first: u64,
     last: u64,
+    /// Its numbers and those of another rank contradict each other: each counts for itself.
+    is_separate: bool,
     /// How often its count went back together with its clock.
     restarts: u32,
     /// Done and elapsed when it was first seen with both, since its last restart.
@@ -62,9 +90,34 @@ struct Seen {
     numbers: Numbers,
 }
 
+impl Seen {
+    fn is_like(&self, bar: &Bar<'_>, depth: usize) -> bool {
+        self.format == bar.format
+            && self.description == bar.description
+            && (!bar.description.is_empty() || self.depth == depth)
+    }
+
+    fn is_same_of_another_rank(&self, other: &Self) -> bool {
+        self.format == other.format && self.description == other.description && self.rank != other.rank
+    }
+
+    /// As shown: `rank 3`, `Generating`, `rank 3: Generating`.
+    fn name(&self) -> String {
+        let number = self.rank.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let is_rank = matches!(self.rank.get(..4), Some("rank" | "Rank" | "RANK")) || number == self.rank;
+        let rank = if is_rank && !number.is_empty() { format!("rank {number}") } else { self.rank.clone() };
+        match (rank.is_empty() || !self.is_separate, self.description.as_str()) {
+            (true, description) => description.to_owned(),
+            (false, "") => rank,
+            (false, description) => format!("{rank}: {description}"),
+        }
+    }
+}
+
 /// The job, as the bars show it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Job {
+    pub(super) format: &'static str,
     pub(super) numbers: Numbers,
     /// Done and elapsed at the first frame; `None` for a sum, whose parts start apart.
     pub(super) start: Option<(f64, f64)>,
@@ -74,19 +127,21 @@ pub(super) struct Job {
 
 impl Job {
     fn of(bar: &Seen) -> Self {
-        Self { numbers: bar.numbers, start: bar.start, run: (bar.first, bar.restarts) }
+        Self { format: bar.format, numbers: bar.numbers, start: bar.start, run: (bar.first, bar.restarts) }
     }
 }
 
-/// Whether a count and its clock began anew: both went back, or the clock alone did by more than half, as after a resume.
-/// A clock that only stumbles (lines of two ranks that cross, a wall clock set back) began nothing.
-pub(super) fn went_back(new: (f64, Option<f64>), old: (f64, Option<f64>)) -> bool {
-    match (new.1, old.1) {
-        (Some(new_elapsed), Some(old_elapsed)) => {
-            new_elapsed < old_elapsed && (new.0 < old.0 || new_elapsed < old_elapsed / 2.0)
-        }
-        _ => false,
-    }
+/// A bar as the outside sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its description, with the rank in front where ranks count apart; empty when it has none.
+    pub description: String,
+    /// Items done at its last frame.
+    pub done: Option<f64>,
+    /// Items in all.
+    pub total: Option<f64>,
+    /// Whether it says that it has ended.
+    pub finished: Option<bool>,
 }
 
 /// All bars of one log.
@@ -94,28 +149,44 @@ pub(super) fn went_back(new: (f64, Option<f64>), old: (f64, Option<f64>)) -> boo
 pub(super) struct Bars {
     seen: Vec<Seen>,
     clock: u64,
+    /// The configured one.
+    wanted: Option<String>,
 }
 
 impl Bars {
-    /// Takes a frame of a bar at `depth`.
-    pub(super) fn record(&mut self, bar: &Bar<'_>, depth: usize) {
+    /// Bars of which the one with this description is the job.
+    pub(super) fn want(&mut self, description: &str) {
+        self.wanted = Some(description.trim().trim_end_matches(':').to_owned());
+    }
+
+    /// Takes a frame of a bar at `depth`, printed by `rank`.
+    pub(super) fn record(&mut self, bar: &Bar<'_>, depth: usize, rank: &str) {
         self.clock += 1;
         let clock = self.clock;
         let numbers = Numbers::of(bar);
-        let start = numbers.elapsed.map(|elapsed| (numbers.done, elapsed));
-        let known = self
-            .seen
-            .iter_mut()
-            .find(|seen| seen.description == bar.description && (!bar.description.is_empty() || seen.depth == depth));
-        if let Some(seen) = known {
-            let back = went_back((numbers.done, numbers.elapsed), (seen.numbers.done, seen.numbers.elapsed));
-            if back {
+        let start = numbers.done.zip(numbers.elapsed);
+        let mut is_separate = false;
+        let mut known = self.seen.iter().position(|seen| seen.is_like(bar, depth) && seen.rank == rank);
+        if known.is_none() {
+            for (at, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_like(bar, depth)) {
+                if !seen.is_separate && numbers.goes_on_from(&seen.numbers) {
+                    rank.clone_into(&mut seen.rank);
+                    known = Some(at);
+                    break;
+                }
+                seen.is_separate = true;
+                is_separate = true;
+            }
+        }
+        if let Some(seen) = known.and_then(|at| self.seen.get_mut(at)) {
+            if numbers.went_back_from(&seen.numbers) {
                 seen.restarts += 1;
                 seen.start = start;
             }
             seen.start = seen.start.or(start);
             seen.last = clock;
             seen.depth = depth;
+            seen.about = bar.about;
             seen.numbers = numbers;
             return;
         }
@@ -124,8 +195,19 @@ impl Bars {
         {
             self.seen.swap_remove(oldest);
         }
-        let description = bar.description.to_owned();
-        self.seen.push(Seen { description, depth, first: clock, last: clock, restarts: 0, start, numbers });
+        self.seen.push(Seen {
+            format: bar.format,
+            rank: rank.to_owned(),
+            description: bar.description.to_owned(),
+            about: bar.about,
+            depth,
+            first: clock,
+            last: clock,
+            is_separate,
+            restarts: 0,
+            start,
+            numbers,
+        });
     }
 
     /// Forgets all of them.
@@ -133,24 +215,41 @@ impl Bars {
         self.seen.clear();
     }
 
+    /// All of them, in the order in which they came.
+    pub(super) fn list(&self) -> Vec<Listed> {
+        let mut seen: Vec<&Seen> = self.seen.iter().collect();
+        seen.sort_by_key(|seen| seen.first);
+        let listed = |seen: &&Seen| Listed {
+            description: seen.name(),
+            done: seen.numbers.done,
+            total: seen.numbers.total,
+            finished: seen.numbers.finished,
+        };
+        seen.iter().map(listed).collect()
+    }
+
     /// The job by the rule above.
     pub(super) fn job(&self) -> Option<Job> {
-        if let [only] = self.seen.as_slice() {
-            return Some(Job::of(only));
+        if let Some(wanted) = &self.wanted {
+            let wanted: Vec<&Seen> =
+                self.seen.iter().filter(|seen| seen.description == *wanted || seen.name() == *wanted).collect();
+            let newest = wanted.iter().max_by_key(|seen| seen.last)?;
+            return Some(sum_or_only(&wanted, newest));
         }
-        let newest = self.seen.iter().max_by_key(|seen| seen.last)?;
+        let bars = || self.seen.iter().filter(|seen| seen.about == About::Job);
+        let newest = bars().max_by_key(|seen| seen.last)?;
         let above = |seen: &Seen| seen.depth < newest.depth && !self.is_replaced(seen);
-        let alive: Vec<&Seen> = self
-            .seen
-            .iter()
-            .filter(|seen| seen.last > newest.first || seen.first == newest.first || above(seen))
+        let alive: Vec<&Seen> = bars()
+            .filter(|seen| {
+                seen.last > newest.first
+                    || seen.first == newest.first
+                    || above(seen)
+                    || (seen.is_separate && seen.is_same_of_another_rank(newest))
+            })
             .collect();
         let outer = alive.iter().min_by_key(|seen| (seen.depth, seen.first))?;
         let sisters: Vec<&Seen> = alive.iter().copied().filter(|seen| are_sisters(outer, seen)).collect();
-        if sisters.len() > 1 {
-            return Some(Job { numbers: sum(&sisters), start: None, run: (outer.first, outer.restarts) });
-        }
-        Some(Job::of(outer))
+        Some(sum_or_only(&sisters, outer))
     }
 
     /// Another bar came to its line later.
@@ -159,39 +258,50 @@ impl Bars {
     }
 }
 
-/// The same words with other digits in them.
+/// The same words with other digits in them, or the same of another rank.
 fn are_sisters(one: &Seen, other: &Seen) -> bool {
     fn words(seen: &Seen) -> impl Iterator<Item = &str> {
         seen.description.split(|c: char| c.is_ascii_digit()).filter(|word| !word.is_empty())
     }
     let has_digits = one.description.bytes().any(|byte| byte.is_ascii_digit());
-    one.first == other.first || (has_digits && words(one).eq(words(other)))
+    one.first == other.first || one.is_same_of_another_rank(other) || (has_digits && words(one).eq(words(other)))
+}
+
+fn sum_or_only(bars: &[&Seen], first: &Seen) -> Job {
+    match bars {
+        [] | [_] => Job::of(first),
+        several => Job { format: first.format, numbers: sum(several), start: None, run: (first.first, first.restarts) },
+    }
 }
 
 fn sum(bars: &[&Seen]) -> Numbers {
     let each = || bars.iter().map(|seen| seen.numbers);
     // One unknown part makes the sum unknown.
     let all = |value: fn(Numbers) -> Option<f64>| each().map(value).sum::<Option<f64>>();
+    let done = all(|numbers| numbers.done);
+    let tokens = all(|numbers| Some(numbers.tokens_per_item? * numbers.done?));
     Numbers {
-        done: each().map(|numbers| numbers.done).sum(),
+        done,
         total: all(|numbers| numbers.total),
+        failed: all(|numbers| numbers.failed),
+        tokens: all(|numbers| numbers.tokens),
         elapsed: each().filter_map(|numbers| numbers.elapsed).reduce(f64::max),
         remaining: None,
         rate: all(|numbers| numbers.rate),
-        tokens_per_item: None,
+        tokens_per_item: tokens.zip(done).filter(|(_, done)| *done > 0.0).map(|(tokens, done)| tokens / done),
         finished: each().map(|numbers| numbers.finished).try_fold(true, |ended, one| Some(ended && one?)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tqdm;
+    use super::super::formats::tqdm;
     use super::*;
 
     fn job(frames: &[(&str, usize)]) -> Job {
         let mut bars = Bars::default();
         for (frame, depth) in frames {
-            bars.record(&tqdm::parse(frame).unwrap(), *depth);
+            bars.record(&tqdm::parse(frame).unwrap(), *depth, "");
         }
         bars.job().unwrap()
     }
@@ -204,7 +314,7 @@ mod tests {
             ("batch:   2%|█| 1/40 [00:00<00:19, 2.00it/s]", 1),
             ("eval of 3:   2%|█| 1/9 [00:00<00:19, 2.00it/s]", 1),
         ]);
-        assert_eq!((job.numbers.done, job.numbers.total), (2.0, Some(5.0)));
+        assert_eq!((job.numbers.done.unwrap(), job.numbers.total), (2.0, Some(5.0)));
         assert_eq!(job.start, Some((2.0, 40.0)));
     }
 
@@ -215,7 +325,7 @@ mod tests {
             ("worker 1:  40%|█| 4/5 [00:41<01:00, 10.00s/it]", 0),
             ("worker 0:  40%|█| 3/5 [00:42<01:00, 20.00s/it]", 0),
         ]);
-        assert_eq!((job.numbers.done, job.numbers.total, job.numbers.elapsed), (7.0, Some(10.0), Some(42.0)));
+        assert_eq!((job.numbers.done.unwrap(), job.numbers.total, job.numbers.elapsed), (7.0, Some(10.0), Some(42.0)));
         assert_eq!(job.numbers.finished, Some(false));
     }
 
@@ -226,7 +336,7 @@ mod tests {
             ("Epoch 2:   0%|█| 0/5 [00:00<?, ?it/s]", 0),
             ("Epoch 2:  20%|█| 1/5 [00:20<01:00, 20.00s/it]", 0),
         ]);
-        assert_eq!((job.numbers.done, job.numbers.total), (1.0, Some(5.0)));
+        assert_eq!((job.numbers.done.unwrap(), job.numbers.total), (1.0, Some(5.0)));
     }
 
     #[test]
@@ -242,9 +352,50 @@ mod tests {
         let mut bars = Bars::default();
         for step in 0..10_000 {
             let frame = format!("step {step}: 50%|█| 2/4 [00:40<00:40, 20.00s/it]");
-            bars.record(&tqdm::parse(&frame).unwrap(), 0);
+            bars.record(&tqdm::parse(&frame).unwrap(), 0, "");
         }
         assert_eq!(bars.seen.len(), MAX_BARS);
-        assert_eq!(bars.job().unwrap().numbers.done, 2.0);
+        assert_eq!(bars.job().unwrap().numbers.done, Some(2.0));
+    }
+
+    fn ranks(lines: &[(&str, f64, f64)]) -> Bars {
+        let mut bars = Bars::default();
+        for (rank, done, elapsed) in lines {
+            let bar = Bar {
+                format: "progress",
+                done: Some(*done),
+                total: Some(100.0),
+                elapsed: Some(*elapsed),
+                ..Bar::default()
+            };
+            bars.record(&bar, 0, rank);
+        }
+        bars
+    }
+
+    #[test]
+    fn ranks_that_count_apart_are_added_and_ranks_that_share_a_count_are_not() {
+        let apart = ranks(&[("2", 10.0, 5.0), ("0", 10.0, 6.0), ("1", 10.0, 7.0), ("0", 20.0, 12.0)]);
+        assert_eq!(apart.job().unwrap().numbers.done, Some(40.0));
+        assert_eq!(apart.job().unwrap().numbers.total, Some(300.0));
+        let names: Vec<String> = apart.list().into_iter().map(|bar| bar.description).collect();
+        assert_eq!(names, ["rank 2", "rank 0", "rank 1"]);
+        let shared = ranks(&[("TP0", 10.0, 5.0), ("TP1", 20.0, 9.0), ("TP0", 30.0, 15.0), ("TP1", 30.0, 15.0)]);
+        assert_eq!(shared.job().unwrap().numbers.done, Some(30.0));
+        assert_eq!(shared.list().len(), 1);
+    }
+
+    #[test]
+    fn a_configured_name_chooses() {
+        let mut bars = Bars::default();
+        bars.want("batch:");
+        for (frame, depth) in
+            [("epoch:  40%|█| 2/5 [00:40<01:00, 20.00s/it]", 0), ("batch: 3%|█| 1/40 [00:00<00:19, 2.00it/s]", 1)]
+        {
+            bars.record(&tqdm::parse(frame).unwrap(), depth, "");
+        }
+        assert_eq!(bars.job().unwrap().numbers.total, Some(40.0));
+        bars.want("load");
+        assert_eq!(bars.job(), None);
     }
 }

@@ -34,21 +34,22 @@ impl Frames {
         Self { partial: Vec::new(), cut: false, limit: limit.max(MIN_LIMIT) }
     }
 
-    /// Takes the next bytes and hands out each frame that they end, as it was written, escapes included. Empty ones are
-    /// left out.
-    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
+    /// Takes the next bytes and hands out each frame that they end, as it was written, escapes included, and whether a
+    /// line feed ended it. Empty ones are left out, but for those that a line feed ends: they end a line.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8], bool)) {
         let mut start = 0;
         for end in memchr3_iter(b'\r', b'\n', 0x08, bytes) {
             let piece = bytes.get(start..end).unwrap_or_default();
             start = end + 1;
+            let ends_line = bytes.get(end) == Some(&b'\n');
             if self.partial.is_empty() {
-                if !piece.is_empty() {
-                    each(tail(piece, self.limit));
+                if !piece.is_empty() || ends_line {
+                    each(tail(piece, self.limit), ends_line);
                 }
                 continue;
             }
             self.keep(piece);
-            each(self.unfinished());
+            each(self.unfinished(), ends_line);
             self.reset();
         }
         self.keep(bytes.get(start..).unwrap_or_default());
@@ -156,7 +157,11 @@ mod tests {
     fn all(frames: &mut Frames, chunks: &[&[u8]]) -> Vec<String> {
         let mut found = Vec::new();
         for chunk in chunks {
-            frames.push(chunk, |frame| found.push(String::from_utf8_lossy(frame).into_owned()));
+            frames.push(chunk, |frame, _| {
+                if !frame.is_empty() {
+                    found.push(String::from_utf8_lossy(frame).into_owned());
+                }
+            });
         }
         found
     }
@@ -204,15 +209,15 @@ mod tests {
         // 64 MiB of frames that only `\r` ends.
         let frame = b"\rProcessed prompts:   3%|x         | 640/25000 [15:15<9:40:34,  1.43s/it]".repeat(900);
         for _ in 0..(64 << 20) / frame.len() {
-            cutter.push(&frame, |_| frames += 1);
+            cutter.push(&frame, |_, _| frames += 1);
         }
         assert!(frames > 890_000);
         assert!(cutter.capacity() <= 4 * limit, "{}", cutter.capacity());
         // 64 MiB without any end.
         for _ in 0..1024 {
-            cutter.push(&[b'x'; 64 * 1024], |_| frames = 0);
+            cutter.push(&[b'x'; 64 * 1024], |_, _| frames = 0);
         }
-        cutter.push(b"1212/25000 last 9", |_| frames = 0);
+        cutter.push(b"1212/25000 last 9", |_, _| frames = 0);
         assert!(frames > 0);
         assert!(cutter.capacity() <= 4 * limit, "{}", cutter.capacity());
         assert_eq!(cutter.unfinished(), b" last 9", "the first word is torn");

@@ -1,10 +1,14 @@
 //! The `log` source: a followed file, its frames, and what the last of them that made sense say.
 //!
 //! **Which frames count.** A frame with an end counts. The unfinished one at the end of what is readable counts in two
-//! cases only, since a torn frame lies: it is a bar whose closing bracket is there (tqdm ends its frames with nothing;
-//! the next one's `\r` may come in an hour, or never), or it is a whole `Progress:` line that was the same at two polls
-//! in a row (a writer that forgot the line end). It is only looked at, never consumed: when its end comes, it is read
-//! again, which changes nothing, as all numbers are absolute.
+//! cases only, since a torn frame lies: a part that stands behind its numbers is there, as the closing bracket of a bar
+//! (tqdm ends its frames with nothing; the next one's `\r` may come in an hour, or never), or it is whole by its grammar
+//! and was the same at two polls in a row (a writer that forgot the line end). Which of them, its format says
+//! ([`Whole`]). It is only looked at, never consumed: when its end comes, it is read again, which changes nothing, as all
+//! numbers are absolute.
+//!
+//! **Which formats count.** With `format: auto` a line that reports on the whole job hides bars, from its first appearance
+//! on ([`Weight`]); bars of all tools are one company, of which [`super::bars`] picks the job.
 //!
 //! **Runs.** A content that starts anew (see [`super::tail`]) and a counter that goes back together with its own clock
 //! inside one content (a job started again that appends to its log) each begin a new run: `generation` grows, and
@@ -13,16 +17,21 @@
 
 use std::path::PathBuf;
 
-use super::bars::{Bars, Job, went_back};
+use super::Source;
+use super::bars::{Bars, Job};
 use super::file::{self, Links};
+use super::formats::{Bar, Formats, Memory, Weight, Whole};
 use super::frames::{self, Frames};
-use super::line::{self, Line};
+use super::framing::{STREAMS, Unwrap};
+use super::prefix;
+use super::repeat::Repeat;
 use super::tail::{Follower, Receiver};
-use super::{Source, tqdm};
 use crate::config::LogFormat;
 use crate::model::job::{FirstLine, Reading};
 use crate::model::{Failure, Time};
 use crate::redact::redact;
+
+pub use super::bars::Listed as ListedBar;
 
 /// Characters of `last_line`.
 const LAST_LINE: usize = 300;
@@ -37,8 +46,12 @@ pub(super) struct LogSource {
 
 impl LogSource {
     /// Touches nothing yet.
-    pub(super) fn new(path: PathBuf, format: LogFormat, limit_line: usize) -> Self {
-        Self { follower: Follower::new(path, Links::Follow), buffer: Vec::new(), text: Text::new(format, limit_line) }
+    pub(super) fn new(path: PathBuf, format: &LogFormat, bar: Option<&str>, limit_line: usize) -> Self {
+        let mut text = Text::new(format, limit_line);
+        if let Some(bar) = bar {
+            text = text.with_bar(bar);
+        }
+        Self { follower: Follower::new(path, Links::Follow), buffer: Vec::new(), text }
     }
 }
 
@@ -56,31 +69,61 @@ impl Source for LogSource {
 /// The text of one log as it was understood so far; pure, for tests and fuzzing.
 #[derive(Debug)]
 pub struct Text {
-    frames: Frames,
+    unwrap: Unwrap,
+    streams: [Stream; STREAMS],
     facts: Facts,
+}
+
+/// One of the streams that a container runtime wrote into the file; without one all is in the first.
+#[derive(Debug)]
+struct Stream {
+    frames: Frames,
     /// The unfinished frame at the last poll.
     waiting: Vec<u8>,
+    /// The rank that the line began with: launchers put it before lines, and not before each frame of a line.
+    rank: String,
 }
 
 impl Text {
     /// Nothing read yet.
-    pub fn new(format: LogFormat, limit_line: usize) -> Self {
-        Self { frames: Frames::new(limit_line), facts: Facts::new(format), waiting: Vec::new() }
+    pub fn new(format: &LogFormat, limit_line: usize) -> Self {
+        let stream = || Stream { frames: Frames::new(limit_line), waiting: Vec::new(), rank: String::new() };
+        Self { unwrap: Unwrap::new(limit_line), streams: [stream(), stream()], facts: Facts::new(format) }
+    }
+
+    /// The bar with this description is the job, whatever the others are.
+    #[must_use]
+    pub fn with_bar(mut self, description: &str) -> Self {
+        self.facts.bars.want(description);
+        self
     }
 
     /// The next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.frames.push(bytes, |frame| self.facts.frame(frame));
+        let Self { unwrap, streams, facts } = self;
+        unwrap.push(bytes, |which, bytes| {
+            let Some(Stream { frames, rank, .. }) = streams.get_mut(which) else { return };
+            frames.push(bytes, |frame, ends_line| facts.frame(frame, ends_line, rank));
+            facts.flush(rank);
+        });
     }
 
-    /// The end of a poll: looks at the unfinished frame by the rule above.
+    /// The end of a poll: looks at the unfinished frames by the rule above.
     pub fn settle(&mut self) {
-        let unfinished = self.frames.unfinished();
-        let unchanged = !unfinished.is_empty() && unfinished == self.waiting;
-        self.facts.unfinished(unfinished, unchanged);
-        if !unchanged {
-            self.waiting.clear();
-            self.waiting.extend_from_slice(unfinished);
+        let Self { unwrap, streams, facts } = self;
+        for (which, stream) in streams.iter_mut().enumerate() {
+            let unfinished = if which == 0 && stream.frames.unfinished().is_empty() {
+                unwrap.undecided()
+            } else {
+                stream.frames.unfinished()
+            };
+            // Whatever redraws by cursor movements alone has many frames here; the last line of them is the newest.
+            let unchanged = !unfinished.is_empty() && unfinished == stream.waiting;
+            facts.unfinished(unfinished, unchanged, &stream.rank);
+            if !unchanged {
+                stream.waiting.clear();
+                stream.waiting.extend_from_slice(unfinished);
+            }
         }
     }
 
@@ -88,12 +131,26 @@ impl Text {
     pub fn reading(&self) -> Reading {
         self.facts.reading()
     }
+
+    /// All bars that are remembered, in the order in which they came, each at its last frame.
+    pub fn bars(&self) -> Vec<ListedBar> {
+        self.facts.bars.list()
+    }
+
+    /// The format of what was taken for the job, by its name in the configuration.
+    pub fn format(&self) -> Option<&'static str> {
+        self.facts.bars.job().map(|job| job.format).or(self.facts.note.map(|note| note.format))
+    }
 }
 
 impl Receiver for Text {
     fn restart(&mut self) {
-        self.frames.reset();
-        self.waiting.clear();
+        self.unwrap.reset();
+        for stream in &mut self.streams {
+            stream.frames.reset();
+            stream.waiting.clear();
+            stream.rank.clear();
+        }
         self.facts.restart();
     }
 
@@ -102,14 +159,26 @@ impl Receiver for Text {
     }
 }
 
+/// Something said beside the progress: that a training has ended.
+#[derive(Debug, Clone, Copy)]
+struct Note {
+    format: &'static str,
+    elapsed: Option<f64>,
+    /// Where the job stood then; if it goes on, it was another training that had ended.
+    done: Option<f64>,
+}
+
 #[derive(Debug)]
 struct Facts {
-    format: LogFormat,
-    /// The last `Progress:` line of this run.
-    line: Option<Line>,
-    /// Done and elapsed at the first line of this run that had both.
-    first: Option<FirstLine>,
+    formats: Formats,
+    memory: Memory,
+    /// Lighter formats are not asked any more.
+    weight: Weight,
     bars: Bars,
+    note: Option<Note>,
+    repeat: Repeat,
+    /// Done and elapsed at the first frame of this run that had both.
+    first: Option<FirstLine>,
     /// Which bar was the job, and at which of its starts.
     run: Option<(u64, u32)>,
     last: Vec<u8>,
@@ -118,12 +187,15 @@ struct Facts {
 }
 
 impl Facts {
-    fn new(format: LogFormat) -> Self {
+    fn new(format: &LogFormat) -> Self {
         Self {
-            format,
-            line: None,
-            first: None,
+            formats: Formats::new(format),
+            memory: Memory::default(),
+            weight: Weight::Note,
             bars: Bars::default(),
+            note: None,
+            repeat: Repeat::default(),
+            first: None,
             run: None,
             last: Vec::new(),
             generation: 0,
@@ -132,16 +204,40 @@ impl Facts {
     }
 
     fn restart(&mut self) {
-        self.line = None;
-        self.first = None;
+        self.memory = Memory::default();
+        self.weight = Weight::Note;
         self.bars.clear();
+        self.note = None;
+        self.repeat.clear();
+        self.first = None;
         self.run = None;
         self.last.clear();
         self.generation = self.generation.saturating_add(1);
     }
 
     /// A frame with an end.
-    fn frame(&mut self, frame: &[u8]) {
+    fn frame(&mut self, frame: &[u8], ends_line: bool, rank: &mut String) {
+        if !self.repeat.moves_on(frame) {
+            self.flush(rank);
+            self.read(frame, rank);
+        }
+        if ends_line {
+            self.flush(rank);
+            self.repeat.disarm();
+            rank.clear();
+        }
+    }
+
+    /// Reads the frame that was put off, if there is one.
+    fn flush(&mut self, rank: &mut String) {
+        if let Some(frame) = self.repeat.take() {
+            self.read(&frame, rank);
+            self.repeat.give_back(frame);
+        }
+    }
+
+    fn read(&mut self, frame: &[u8], rank: &mut String) {
+        self.repeat.disarm();
         let mut scratch = std::mem::take(&mut self.scratch);
         let text = frames::clean(frame, &mut scratch);
         if text.contains(|c: char| c.is_alphanumeric()) {
@@ -149,82 +245,80 @@ impl Facts {
             // At most four bytes a character; the cut in the middle of one is mended when it is shown.
             let end = text.len().min(4 * LAST_LINE);
             self.last.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
-            self.understand(text, frame, |_| true, |_| true);
+            let (found, rest) = prefix::strip(text);
+            if !found.is_empty() {
+                rank.clear();
+                rank.push_str(found);
+            }
+            if let Some((bar, weight, is_global)) = self.understand(text, rest) {
+                self.record(&bar, weight, frames::cursor_up(frame), if is_global { "" } else { rank });
+                if bar.format == "tqdm" {
+                    self.repeat.arm(frame);
+                }
+            }
         }
         self.scratch = scratch;
     }
 
     /// The frame without an end.
-    fn unfinished(&mut self, frame: &[u8], unchanged: bool) {
+    fn unfinished(&mut self, frame: &[u8], unchanged: bool, rank: &str) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let text = frames::clean(frame, &mut scratch);
-        self.understand(text, frame, |line| unchanged && line.complete, |bar| bar.complete);
+        let (found, rest) = prefix::strip(text);
+        // It is read again when its end is there, so nothing is remembered of it.
+        let memory = self.memory;
+        if let Some((bar, weight, is_global)) = self.understand(text, rest)
+            && (bar.whole == Whole::Surely || (bar.whole == Whole::Settled && unchanged))
+        {
+            let rank = if found.is_empty() { rank } else { found };
+            self.record(&bar, weight, frames::cursor_up(frame), if is_global { "" } else { rank });
+        }
+        self.memory = memory;
         self.scratch = scratch;
     }
 
-    fn understand(
-        &mut self,
-        text: &str,
-        frame: &[u8],
-        line_counts: impl Fn(&Line) -> bool,
-        bar_counts: impl Fn(&tqdm::Bar<'_>) -> bool,
-    ) {
-        if self.format != LogFormat::Tqdm
-            && let Some(line) = line::parse(text)
-        {
-            if line_counts(&line) {
-                self.line(line);
+    /// What the first format that understands it says. The user's own pattern sees the whole frame, ours what is behind
+    /// the prefixes.
+    fn understand<'a>(&mut self, whole: &'a str, rest: &'a str) -> Option<(Bar<'a>, Weight, bool)> {
+        match &self.formats {
+            Formats::Custom(custom) => custom.read(whole).map(|bar| (bar, Weight::Report, false)),
+            Formats::Table(formats) => {
+                let (weight, memory) = (self.weight, &mut self.memory);
+                formats
+                    .iter()
+                    .filter(|format| format.weight >= weight || format.weight == Weight::Note)
+                    .find_map(|format| Some(((format.read)(rest, memory)?, format.weight, format.is_global)))
             }
-            return;
-        }
-        // Where there are `Progress:` lines, bars are something else.
-        if self.format != LogFormat::Progress
-            && self.line.is_none()
-            && let Some(bar) = tqdm::parse(text)
-            && bar_counts(&bar)
-        {
-            self.bars.record(&bar, frames::cursor_up(frame));
-            self.follow_bar();
         }
     }
 
-    fn line(&mut self, line: Line) {
-        // `Done:` alone may be anything.
-        if line.closing && self.line.is_none() {
+    fn record(&mut self, bar: &Bar<'_>, weight: Weight, depth: usize, rank: &str) {
+        if weight == Weight::Note {
+            let done = self.bars.job().and_then(|job| job.numbers.done);
+            self.note = Some(Note { format: bar.format, elapsed: bar.elapsed, done });
             return;
         }
-        if let Some(old) = self.line {
-            if went_back((line.done, line.elapsed), (old.done, old.elapsed)) {
+        if weight > self.weight {
+            self.weight = weight;
+            // Bars were taken for the job until now.
+            if self.run.take().is_some() {
                 self.generation = self.generation.saturating_add(1);
                 self.first = None;
             }
-        } else if self.run.take().is_some() {
-            // Bars were taken for the job until now.
-            self.generation = self.generation.saturating_add(1);
-            self.first = None;
             self.bars.clear();
         }
-        if let (None, Some(elapsed)) = (self.first, line.elapsed) {
-            self.first = Some(FirstLine { done: line.done, elapsed });
-        }
-        // The closing line leaves out what the lines before it said.
-        let before = self.line.filter(|_| line.closing);
-        self.line = Some(Line {
-            total: line.total.or(before.and_then(|old| old.total)),
-            failed: line.failed.or(before.and_then(|old| old.failed)),
-            ..line
-        });
+        self.bars.record(bar, depth, rank);
+        self.follow_job();
     }
 
     /// A change of the job's bar, or its restart, is a new run.
-    fn follow_bar(&mut self) {
+    fn follow_job(&mut self) {
         let Some(Job { run, start, .. }) = self.bars.job() else { return };
         if self.run != Some(run) {
             if self.run.is_some() {
                 self.generation = self.generation.saturating_add(1);
             }
             self.run = Some(run);
-            self.first = None;
         }
         self.first = start.map(|(done, elapsed)| FirstLine { done, elapsed });
     }
@@ -236,23 +330,20 @@ impl Facts {
             let line: String = String::from_utf8_lossy(&self.last).chars().take(LAST_LINE).collect();
             reading.last_line = Some(redact(&line).into_owned());
         }
-        if let Some(line) = self.line {
-            reading.done = Some(line.done);
-            reading.total = line.total;
-            reading.failed = line.failed;
-            reading.tokens = line.tokens;
-            reading.tokens_per_item = line.tokens_per_item;
-            reading.elapsed = line.elapsed;
-            reading.printed_rate = line.rate;
-            reading.finished = line.finished();
-        } else if let Some(Job { numbers, .. }) = self.bars.job() {
-            reading.done = Some(numbers.done);
+        if let Some(Job { numbers, .. }) = self.bars.job() {
+            reading.done = numbers.done;
             reading.total = numbers.total;
+            reading.failed = numbers.failed;
+            reading.tokens = numbers.tokens;
             reading.tokens_per_item = numbers.tokens_per_item;
             reading.elapsed = numbers.elapsed;
             reading.printed_rate = numbers.rate;
             reading.printed_remaining = numbers.remaining;
             reading.finished = numbers.finished;
+        }
+        if let Some(note) = self.note.filter(|note| note.done == reading.done) {
+            reading.finished = Some(true);
+            reading.elapsed = reading.elapsed.or(note.elapsed);
         }
         reading
     }
@@ -263,7 +354,7 @@ mod tests {
     use super::*;
 
     fn read(chunks: &[&str]) -> Reading {
-        let mut text = Text::new(LogFormat::Auto, 1 << 20);
+        let mut text = Text::new(&LogFormat::Auto, 1 << 20);
         for chunk in chunks {
             text.push(chunk.as_bytes());
             text.settle();
@@ -353,7 +444,7 @@ mod tests {
     fn formats_can_be_named() {
         let both = b"Progress: 1/2, elapsed: 1s\n\r 50%| | 4/8 [00:04<00:04,  1.00it/s]\n";
         for (format, done) in [(LogFormat::Auto, 1.0), (LogFormat::Progress, 1.0), (LogFormat::Tqdm, 4.0)] {
-            let mut text = Text::new(format, 1 << 20);
+            let mut text = Text::new(&format, 1 << 20);
             text.push(both);
             assert_eq!(text.reading().done, Some(done));
         }

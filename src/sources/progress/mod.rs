@@ -5,18 +5,21 @@
 //! is a failure of the poll, and appears later. Polling is all there is; notifications do not work where such files
 //! live, on network storage.
 //!
-//! The pure parts ([`frames`], [`line`], [`tqdm`], [`log::Text`], [`items`], [`pointer`], [`document`]) take bytes and are
+//! The pure parts ([`framing`], [`frames`], [`formats`], [`log::Text`], [`items`], [`pointer`], [`document`]) take bytes and are
 //! fuzzed; the others know about the life of files.
 
 // Text: frames, their grammars, which bar is the job, and the file that holds them.
+pub mod framing;
+
 pub mod frames;
 
-pub mod line;
+pub mod formats;
 mod numbers;
-pub mod tqdm;
+mod prefix;
 
 mod bars;
 pub mod log;
+mod repeat;
 
 // JSON: fields by pointer, lines that are items, documents that are a state.
 pub mod pointer;
@@ -50,7 +53,9 @@ pub trait Source: Send {
 /// the host's root in front of them first.
 pub fn open(kind: &ProgressKind, limits: &Limits) -> Box<dyn Source> {
     match kind {
-        ProgressKind::Log { path, format } => Box::new(log::LogSource::new(path.clone(), *format, limits.line)),
+        ProgressKind::Log { path, format, bar } => {
+            Box::new(log::LogSource::new(path.clone(), format, bar.as_deref(), limits.line))
+        }
         ProgressKind::Jsonl { glob, tokens, failed } => {
             Box::new(jsonl::JsonlSource::new(glob.into(), tokens.as_deref(), failed.as_deref(), limits.line))
         }

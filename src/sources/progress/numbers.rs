@@ -109,6 +109,59 @@ pub(super) fn span(text: &str) -> Option<(f64, &str)> {
     total.map(|seconds| (seconds, rest))
 }
 
+/// A clock reading at the start of `text` and the rest. `?`, dashes and negative ones (after a clock was set back) are a
+/// time that is not known.
+pub(super) fn time(text: &str) -> Option<(Option<f64>, &str)> {
+    for unknown in ["--:--:--", "-:--:--", "?"] {
+        if let Some(rest) = text.strip_prefix(unknown) {
+            return Some((None, rest));
+        }
+    }
+    let (is_negative, body) = match text.strip_prefix('-') {
+        Some(body) => (true, body),
+        None => (false, text),
+    };
+    let is_clock = |byte: &u8| byte.is_ascii_digit() || *byte == b':';
+    let clock_from = |start: usize| start + body.bytes().skip(start).take_while(is_clock).count();
+    let mut end = clock_from(0);
+    // `2 days, 3:04:05` has its clock after the days.
+    if let Some(rest) = body.get(end..)?.strip_prefix(" day") {
+        let clock = rest.trim_start_matches(['s', ',', ' ']);
+        end = clock_from(body.len() - clock.len());
+    }
+    let seconds = clock(body.get(..end)?)?;
+    Some((Some(seconds).filter(|_| !is_negative), body.get(end..)?))
+}
+
+/// A size at the start of `text` in bytes, and the rest: `12.0M`, `5.00MiB`, `4.14MB`, `8.5 MB`, `456.00K`, `1152k`. A
+/// letter alone, or before `B`, is a power of `base`; with an `i` it is one of 1,024 whatever the tool.
+pub(super) fn size(text: &str, base: f64) -> Option<(f64, &str)> {
+    let (value, rest) = leading(text)?;
+    // A space belongs to it only before a whole unit.
+    let near = rest.strip_prefix(' ').filter(|unit| unit.bytes().take(3).any(|byte| byte == b'B')).unwrap_or(rest);
+    match unit(near, base) {
+        Some((factor, rest)) => Some((value * factor, rest)),
+        None => Some((value, rest)),
+    }
+}
+
+/// The unit of a size at the start of `text` as a number of bytes, and the rest.
+pub(super) fn unit(text: &str, base: f64) -> Option<(f64, &str)> {
+    let power = match text.bytes().next()? {
+        b'B' => return Some((1.0, text.get(1..)?)),
+        b'k' | b'K' => 1,
+        b'M' => 2,
+        b'G' => 3,
+        b'T' => 4,
+        b'P' => 5,
+        b'E' => 6,
+        _ => return None,
+    };
+    let rest = text.get(1..)?;
+    let (base, rest) = rest.strip_prefix('i').map_or((base, rest), |rest| (1024.0, rest));
+    Some((base.powi(power), rest.strip_prefix('B').unwrap_or(rest)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +204,24 @@ mod tests {
         ] {
             assert_eq!(clock(text), seconds, "{text}");
         }
+    }
+
+    #[test]
+    fn sizes_as_printed() {
+        for (text, base, value, rest) in [
+            ("12.0M  ", 1024.0, 12.0 * 1024.0 * 1024.0, "  "),
+            ("5.00MiB 0:00", 1000.0, 5.0 * 1024.0 * 1024.0, " 0:00"),
+            ("4.14MB/s", 1000.0, 4.14e6, "/s"),
+            ("8.5 MB, 8", 1000.0, 8.5e6, ", 8"),
+            ("0.00 B/s", 1000.0, 0.0, "/s"),
+            ("9,437,184  75%", 1000.0, 9_437_184.0, "  75%"),
+            ("12 M", 1000.0, 12.0, " M"),
+            ("1152k", 1024.0, 1152.0 * 1024.0, ""),
+        ] {
+            let (found, after) = size(text, base).unwrap();
+            assert!((found - value).abs() < 1e-6 && after == rest, "{text}: {found}, {after}");
+        }
+        assert_eq!(size("MB", 1000.0), None);
     }
 
     #[test]

@@ -76,8 +76,10 @@ impl Machine {
             .iter()
             .map(|&volume| Output { path: self.volume(volume), expect_mount: Some(self.volume(volume)) })
             .collect();
-        let progress =
-            vec![Progress { which: "log".into(), kind: ProgressKind::Log { path: log, format: LogFormat::Auto } }];
+        let progress = vec![Progress {
+            which: "log".into(),
+            kind: ProgressKind::Log { path: log, format: LogFormat::Auto, bar: None },
+        }];
         self.plan.jobs.push(PlannedJob { name: JobName::new(name), progress, outputs });
     }
 

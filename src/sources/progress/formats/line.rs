@@ -10,7 +10,8 @@
 //! failed are the total exactly. (In the second dialect done and failed pass the total, and one printed moment where
 //! they equal it is the price.)
 
-use super::numbers::{leading, span};
+use super::super::numbers::{leading, span};
+use super::{Bar, Whole};
 
 /// What one line says.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +47,40 @@ impl Line {
         let reached = self.done + self.failed.unwrap_or(0.0) - total;
         Some(self.done >= total || reached.abs() < 0.5)
     }
+}
+
+/// What the lines before said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memory {
+    seen: bool,
+    total: Option<f64>,
+    failed: Option<f64>,
+}
+
+/// Reads a frame that was cleaned of escapes. The closing line leaves out what the lines before it said, and without such
+/// lines `Done:` may be anything.
+pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<'a>> {
+    let line = parse(text)?;
+    let memory = &mut memory.line;
+    if line.closing && !memory.seen {
+        return None;
+    }
+    let before = if line.closing { *memory } else { Memory::default() };
+    let (total, failed) = (line.total.or(before.total), line.failed.or(before.failed));
+    *memory = Memory { seen: true, total, failed };
+    Some(Bar {
+        format: "progress",
+        done: Some(line.done),
+        total,
+        failed,
+        tokens: line.tokens,
+        tokens_per_item: line.tokens_per_item,
+        elapsed: line.elapsed,
+        rate: line.rate,
+        finished: line.finished(),
+        whole: if line.complete { Whole::Settled } else { Whole::Never },
+        ..Bar::default()
+    })
 }
 
 /// Reads a frame that was cleaned of escapes. The last such line in it counts: loggers put things before, not after.

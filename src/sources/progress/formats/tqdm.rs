@@ -7,41 +7,46 @@
 //!
 //! Scaled numbers (`134M/352M`) are read in thousands: tqdm divides by 1,000 or, if it was told to, by 1,024, and does
 //! not say which. Ratios are exact either way, and the rate is always in thousands.
+//!
+//! A terminal that is too narrow cuts the frame, in the end down to `desc:   4%| | 40/1000`. Such a rest only counts when
+//! its percentage is that of its ratio, which a cut in the middle of a number would not survive.
+//!
+//! enlighten draws the same with other blanks: no colon behind the description, one before the unit (`Shards  23%|██ |
+//! 7/30 [00:11<00:36, 0.63 shards/s]`), and counters without a total as `Docs 57 docs [00:01, 48.8 docs/s]`.
 
-use super::numbers::{clock, leading, scale};
-
-/// What one frame says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Bar<'a> {
-    /// Its description; empty when it has none.
-    pub description: &'a str,
-    /// Items done.
-    pub done: f64,
-    /// Items in all; tqdm leaves it out when it is unknown, 0 or passed.
-    pub total: Option<f64>,
-    /// Seconds since the start.
-    pub elapsed: Option<f64>,
-    /// Seconds left.
-    pub remaining: Option<f64>,
-    /// Items per second.
-    pub rate: Option<f64>,
-    /// Completion tokens per second, from the postfix of vLLM's `Processed prompts`.
-    pub output_tokens_per_second: Option<f64>,
-    /// The closing bracket is there: nothing before it can be torn.
-    pub complete: bool,
-}
-
-impl Bar<'_> {
-    /// Whether the bar says that it has ended; unknown without a total.
-    pub fn finished(&self) -> Option<bool> {
-        let total = self.total?;
-        Some(self.done >= total && self.remaining == Some(0.0))
-    }
-}
+use super::super::numbers::{leading, scale, time};
+use super::{Bar, Whole};
 
 /// Reads a frame that was cleaned of escapes.
+pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
+    parse(text)
+}
+
+/// The bar that a frame holds.
 pub fn parse(text: &str) -> Option<Bar<'_>> {
-    memchr::memrchr_iter(b'[', text.as_bytes()).find_map(|at| bar(text.get(..at)?, text.get(at + 1..)?))
+    // Nearly every bar ends with its bracket, or with a postfix in it.
+    memchr::memrchr_iter(b'[', text.as_bytes())
+        .find_map(|at| bar(text.get(..at)?, text.get(at + 1..)?))
+        .or_else(|| cut(text))
+}
+
+/// enlighten's counters without a total.
+pub(super) fn read_counter<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
+    let at = memchr::memrchr(b'[', text.as_bytes())?;
+    let timing = timing(text.get(at + 1..)?)?;
+    let (front, unit) = text.get(..at)?.strip_suffix(' ')?.rsplit_once(' ')?;
+    let (front, count) = front.rsplit_once(' ').unwrap_or(("", front));
+    let (done, _) = leading(count).filter(|(_, rest)| rest.is_empty())?;
+    let rate_unit = timing.rate_text.strip_suffix("/s")?.rsplit_once(' ')?.1;
+    (!timing.has_remaining && rate_unit == unit).then(|| Bar {
+        format: "enlighten",
+        description: front.trim(),
+        done: Some(done),
+        elapsed: timing.elapsed,
+        rate: rate(timing.rate_text, false),
+        whole: if timing.complete { Whole::Surely } else { Whole::Never },
+        ..Bar::default()
+    })
 }
 
 fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
@@ -53,16 +58,54 @@ fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
         None if !timing.has_remaining => lone_count(before, timing.rate_text)?,
         None => return None,
     };
+    // Elapsed is cut to whole seconds: after 100 of them the error of this product is below one in a hundred.
+    let tokens_per_item = match (output_tokens(timing.postfix), timing.elapsed) {
+        (Some(rate), Some(elapsed)) if elapsed >= 100.0 && done > 0.0 => Some(rate * elapsed / done),
+        _ => None,
+    };
+    let is_tqdm = description.text.is_empty() || description.has_colon || timing.postfix.len() > 1;
     Some(Bar {
-        description,
-        done,
+        format: if is_tqdm { "tqdm" } else { "enlighten" },
+        description: description.text,
+        done: Some(done),
         total,
         elapsed: timing.elapsed,
         remaining: timing.remaining,
         rate: rate(timing.rate_text, scaled),
-        output_tokens_per_second: output_tokens(timing.postfix),
-        complete: timing.complete,
+        tokens_per_item,
+        finished: total.map(|total| done >= total && timing.remaining == Some(0.0)),
+        whole: if timing.complete { Whole::Surely } else { Whole::Never },
+        ..Bar::default()
     })
+}
+
+/// What a narrow terminal left: `desc:   4%| | 40/1000`, perhaps with the beginning of the bracket.
+fn cut(text: &str) -> Option<Bar<'_>> {
+    let (front, rest) = text.rsplit_once("%|")?;
+    let (_, rest) = rest.split_once("| ")?;
+    let end = rest.find(" [").unwrap_or(rest.len());
+    let before = text.get(..text.len() - rest.len() + end)?;
+    let (description, done, total, _) = counts(before)?;
+    let words = front.trim_end_matches(|c: char| c.is_ascii_digit());
+    let (percent, _) = leading(front.get(words.len()..)?)?;
+    let total = total?;
+    // tqdm rounds to the nearest.
+    ((done / total * 100.0 - percent).abs() <= 0.51).then_some(Bar {
+        format: "tqdm",
+        description: description.text,
+        done: Some(done),
+        total: Some(total),
+        // Of `100%| | 60/60` it cannot be told whether it was closed.
+        finished: Some(done >= total),
+        ..Bar::default()
+    })
+}
+
+/// A description, and whether a colon stood behind it.
+#[derive(Debug, Clone, Copy)]
+struct Description<'a> {
+    text: &'a str,
+    has_colon: bool,
 }
 
 struct Timing<'a> {
@@ -101,29 +144,8 @@ fn timing(inside: &str) -> Option<Timing<'_>> {
     })
 }
 
-/// A clock reading, `?`, or a negative one (unknown), and what follows.
-fn time(text: &str) -> Option<(Option<f64>, &str)> {
-    if let Some(rest) = text.strip_prefix('?') {
-        return Some((None, rest));
-    }
-    let (is_negative, body) = match text.strip_prefix('-') {
-        Some(body) => (true, body),
-        None => (false, text),
-    };
-    let is_clock = |byte: &u8| byte.is_ascii_digit() || *byte == b':';
-    let clock_from = |start: usize| start + body.bytes().skip(start).take_while(is_clock).count();
-    let mut end = clock_from(0);
-    // `2 days, 3:04:05` has its clock after the days.
-    if let Some(rest) = body.get(end..)?.strip_prefix(" day") {
-        let clock = rest.trim_start_matches(['s', ',', ' ']);
-        end = clock_from(body.len() - clock.len());
-    }
-    let seconds = clock(body.get(..end)?)?;
-    Some((Some(seconds).filter(|_| !is_negative), body.get(end..)?))
-}
-
 /// `… n/total` at the end of what stands before the bracket: description, both numbers, and whether they are scaled.
-fn counts(before: &str) -> Option<(&str, f64, Option<f64>, bool)> {
+fn counts(before: &str) -> Option<(Description<'_>, f64, Option<f64>, bool)> {
     let start = before.rfind([' ', '|']).map_or(0, |at| at + 1);
     let (n, total) = before.get(start..)?.split_once('/')?;
     let (done, done_scaled) = count(n)?;
@@ -144,7 +166,7 @@ fn count(text: &str) -> Option<(f64, bool)> {
 }
 
 /// The description in front of the percentage and the bar.
-fn description(front: &str) -> &str {
+fn description(front: &str) -> Description<'_> {
     let front = front.trim_end();
     // `desc:  12%|███   |`: the percentage is the last one that a bar follows.
     let percent = memchr::memrchr_iter(b'|', front.as_bytes())
@@ -154,11 +176,13 @@ fn description(front: &str) -> &str {
         Some(at) => front.get(..at).unwrap_or(front).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
         None => front,
     };
-    front.trim().trim_end_matches(':').trim_end()
+    let front = front.trim();
+    let words = front.trim_end_matches(':');
+    Description { text: without_ratio(words.trim_end()), has_colon: words.len() < front.len() }
 }
 
 /// `desc: 12.3kit` before the bracket of a bar without a total; the unit is known from the rate.
-fn lone_count<'a>(before: &'a str, rate_text: &str) -> Option<(&'a str, f64, Option<f64>, bool)> {
+fn lone_count<'a>(before: &'a str, rate_text: &str) -> Option<(Description<'a>, f64, Option<f64>, bool)> {
     let (front, body) = match before.rfind(": ") {
         Some(at) => (before.get(..at)?, before.get(at + 2..)?),
         None => ("", before),
@@ -170,7 +194,8 @@ fn lone_count<'a>(before: &'a str, rate_text: &str) -> Option<(&'a str, f64, Opt
     }
     let scaled = body.contains('.') || is_scaled_unit(unit);
     let factor = if scaled { unit.chars().next().and_then(scale).unwrap_or(1.0) } else { 1.0 };
-    Some((description(front), value * factor, None, scaled))
+    // What stands before `: ` is a description whose colon is already gone.
+    Some((Description { has_colon: true, ..description(front) }, value * factor, None, scaled))
 }
 
 /// Units that are surely a scale and a unit; others (`Pages`) may begin with a letter that is none.
@@ -196,6 +221,14 @@ fn output_tokens(postfix: &str) -> Option<f64> {
     let at = memchr::memmem::find(postfix.as_bytes(), WORD.as_bytes())?;
     let (value, unit) = leading(postfix.get(at + WORD.len()..)?)?;
     unit.trim_start().starts_with("toks/s").then_some(value)
+}
+
+/// `Saving the dataset (1/8 shards)` is one bar whose description counts along.
+fn without_ratio(description: &str) -> &str {
+    match description.strip_suffix(')').and_then(|front| front.rsplit_once(" (")) {
+        Some((front, inside)) if inside.starts_with(|c: char| c.is_ascii_digit()) && inside.contains('/') => front,
+        _ => description,
+    }
 }
 
 #[cfg(test)]
@@ -258,16 +291,17 @@ mod tests {
         ];
         for (text, description, numbers) in rows {
             let bar = parse(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!((bar.done, bar.total, bar.elapsed, bar.remaining, bar.rate), *numbers, "{text}");
+            assert_eq!((bar.done.unwrap(), bar.total, bar.elapsed, bar.remaining, bar.rate), *numbers, "{text}");
             assert_eq!(bar.description, *description, "{text}");
-            assert!(bar.complete, "{text}");
+            assert_eq!(bar.whole, Whole::Surely, "{text}");
         }
     }
 
     #[test]
     fn other_text_is_left_alone() {
         for text in [
-            "12%|█ | 123/1000",
+            "13%|█ | 123/1000",
+            "5%|█ | 1212/2500",
             "12%|█ | 1212/2",
             "desc [34 hits, 0/0 GPU]",
             "[00:10<01:20, 9.99it/s]",
@@ -285,15 +319,15 @@ mod tests {
     #[test]
     fn a_frame_cut_at_the_width_of_the_terminal_still_counts_but_is_not_complete() {
         let bar = parse("long: 12%|█ | 123/1000 [00:10<01:20, 9.9").unwrap();
-        assert_eq!((bar.done, bar.total, bar.complete), (123.0, Some(1000.0), false));
+        assert_eq!((bar.done, bar.total, bar.whole), (Some(123.0), Some(1000.0), Whole::Never));
     }
 
     #[test]
     fn the_end_and_vllms_tokens() {
         let text = "Processed prompts:   3%|▎| 640/25000 [15:15<9:40:34,  1.43s/it, est. speed input: 386.19 toks/s, output: 642.42 toks/s]";
         let bar = parse(text).unwrap();
-        assert_eq!((bar.output_tokens_per_second, bar.finished()), (Some(642.42), Some(false)));
-        assert_eq!(parse("100%|██| 60/60 [02:25<00:00,  2.42s/it]").unwrap().finished(), Some(true));
-        assert_eq!(parse("130it [01:05,  2.00it/s]").unwrap().finished(), None);
+        assert_eq!((bar.tokens_per_item, bar.finished), (Some(642.42 * 915.0 / 640.0), Some(false)));
+        assert_eq!(parse("100%|██| 60/60 [02:25<00:00,  2.42s/it]").unwrap().finished, Some(true));
+        assert_eq!(parse("130it [01:05,  2.00it/s]").unwrap().finished, None);
     }
 }
