@@ -86,7 +86,7 @@ pub const VOLUME: Section = Section {
     path: "volumes[]",
     keys: &[
         key("path", "a path", "required", "A path on the volume."),
-        key("must_exist", "true or false", "false", "Its absence is an alert."),
+        key("must_exist", "true or false", "false", "It is an alert when nothing is mounted at the path."),
         key("min_avail", "a size", "0", "With less than this available the volume counts as full."),
     ],
 };

@@ -58,14 +58,21 @@ pub fn volume(volume: &WatchedVolume, question: &Question) -> Answer {
             Ok(Found::NotYet(format!("{shown} is not there, which must_exist: false allows")))
         };
     }
-    let Some(space) = space::space(&table.opened(&place.path))? else {
-        return Ok(Found::Ready(format!("{shown} is on a file system that has no size")));
-    };
+    let opened = table.opened(&place.path);
     let reading = worker::path_reading(&volume.path, &table, Ok(place));
-    let on = reading.volume.map(|id| format!(", {}", table.describe(&id))).unwrap_or_default();
+    let on = reading.volume.map(|id| table.describe(&id)).unwrap_or_else(|| "an unknown file system".into());
+    if volume.must_exist && !reading.is_mountpoint {
+        let message = format!(
+            "nothing is mounted at {shown}, it is a folder of {on}: mount it, or leave out must_exist to watch that"
+        );
+        return Err(Failure::new(FailureKind::Missing, message));
+    }
+    let Some(space) = space::space(&opened)? else {
+        return Ok(Found::Ready(format!("{on}, which has no size")));
+    };
     let low = volume.min_avail.filter(|least| space.avail < *least);
     let low = low.map(|least| format!("; that is below min_avail ({})", bytes(least))).unwrap_or_default();
-    Ok(Found::Ready(format!("{} available of {}{on}{low}", bytes(space.avail), bytes(space.size))))
+    Ok(Found::Ready(format!("{} available of {}, {on}{low}", bytes(space.avail), bytes(space.size))))
 }
 
 /// An output path: the volume that it is or will be on.
@@ -261,11 +268,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("data/jobs")).unwrap();
         let question = Question { rootfs: root.path().to_owned(), ..question() };
-        let volume_at = |path: &str| {
-            volume(&WatchedVolume { path: path.into(), must_exist: true, min_avail: Some(u64::MAX) }, &question)
+        let volume_at = |path: &str, must_exist| {
+            let answer = volume(&WatchedVolume { path: path.into(), must_exist, min_avail: Some(u64::MAX) }, &question);
+            format!("{answer:?}")
         };
-        assert!(format!("{:?}", volume_at("/data")).contains("below min_avail"), "{:?}", volume_at("/data"));
-        assert_eq!(volume_at("/etc").unwrap_err().kind, FailureKind::Missing);
+        assert!(volume_at("/data", false).contains("below min_avail"), "{}", volume_at("/data", false));
+        assert!(volume_at("/data", true).contains("nothing is mounted at /data"), "{}", volume_at("/data", true));
+        assert!(volume_at("/etc", true).contains("/etc does not exist: mount it"));
+        assert!(volume_at("/etc", false).contains("must_exist: false allows"));
         let limits = crate::config::Config::default().limits;
         assert!(jobs_dir(Path::new("/data/jobs"), &limits, &question).is_ok());
     }
