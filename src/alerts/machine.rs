@@ -246,6 +246,7 @@ impl Machine {
                 annotations: alert.annotations.clone(),
                 active_at: alert.active_at.seconds() + to_wall_clock,
                 fired_at: alert.fired_at.map(|at| at.seconds() + to_wall_clock),
+                kept: alert.kept_since.is_some(),
                 value: alert.value,
             })
             .collect();

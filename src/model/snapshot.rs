@@ -441,6 +441,9 @@ pub struct AlertView {
     /// Since when it fires.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fired_at: Option<f64>,
+    /// It no longer holds, and fires on for `keep_firing_for`.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub kept: bool,
     /// The value of the expression; infinities and NaN are texts in JSON.
     #[serde(with = "super::any_number")]
     pub value: f64,

@@ -281,9 +281,11 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Whether an alert that fires, or is about to, explains this one.
+    /// Whether an alert that fires, or is about to, explains this one. So does that the job moves again: a stall is kept
+    /// for longer than its cause, and would be news when the cause is gone and it is over itself.
     fn explained(&self, alert: &AlertView) -> bool {
-        explain::is_stall(alert) && self.causes.iter().any(|cause| explain::explains(cause, alert, self.snapshot))
+        explain::is_stall(alert)
+            && (alert.kept || self.causes.iter().any(|cause| explain::explains(cause, alert, self.snapshot)))
     }
 }
 
@@ -459,6 +461,7 @@ fn kept(alert: &AlertView) -> AlertView {
         annotations,
         active_at: alert.active_at,
         fired_at: alert.fired_at,
+        kept: alert.kept,
         value: alert.value,
     }
 }

@@ -312,6 +312,7 @@ fn alert(name: &str, state: AlertState, severity: &str, label: (&str, &str), tex
         ]),
         active_at: NOW - 505.0,
         fired_at: (state == AlertState::Firing).then_some(NOW - 445.0),
+        kept: false,
         value: 1.0,
     }
 }

@@ -96,6 +96,7 @@ fn alert(name: &str, state: AlertState) -> AlertView {
         annotations: BTreeMap::new(),
         active_at: 0.0,
         fired_at: None,
+        kept: false,
         value: 1.0,
     }
 }

@@ -136,6 +136,7 @@ fn alert(name: &str, labels: &[(&str, &str)], state: AlertState, at: f64) -> Ale
         labels: all,
         active_at: at - 60.0,
         fired_at: (state == AlertState::Firing).then_some(at),
+        kept: false,
         value: 1.0,
     }
 }
