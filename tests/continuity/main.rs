@@ -1,0 +1,16 @@
+//! What survives: gaps in what is seen, steps of the clock, restarts and kills, on simulated time and a real folder.
+//!
+//! `machine` is the outside world and the sidecar's inside, a few seconds a step; `watching` asks what is said of a job
+//! that nobody looked at; `restarts` what is mailed around a restart; `kills` dies at every operation on the disk;
+//! `process` does some of that to the real program.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod kills;
+mod machine;
+mod process;
+mod restarts;
+mod watching;
