@@ -117,7 +117,7 @@ pub fn utc(unix_seconds: f64) -> String {
 }
 
 /// `2026-10-25 02:30:00 +01:00 (01:30:00 UTC)`: local time with its offset, so that the hour that comes twice in
-/// October is told apart, and UTC, which logs and dashboards have.
+/// October is told apart, and UTC, which logs and dashboards have. Said once where the local time is UTC.
 pub fn moment_in(unix_seconds: f64, zone: &TimeZone) -> String {
     // Saturates, and what saturates is out of the calendar's range and handled below.
     #[allow(clippy::cast_possible_truncation)]
@@ -126,7 +126,9 @@ pub fn moment_in(unix_seconds: f64, zone: &TimeZone) -> String {
     };
     let local = at.to_zoned_datetime(zone.clone());
     let utc = at.to_zoned_datetime(TimeZone::UTC);
-    if local.date() == utc.date() {
+    if local.offset() == utc.offset() {
+        format!("{} UTC", utc.strftime("%Y-%m-%d %H:%M:%S"))
+    } else if local.date() == utc.date() {
         format!("{} ({} UTC)", local.strftime("%Y-%m-%d %H:%M:%S %:z"), utc.strftime("%H:%M:%S"))
     } else {
         format!("{} ({} UTC)", local.strftime("%Y-%m-%d %H:%M:%S %:z"), utc.strftime("%Y-%m-%d %H:%M:%S"))
@@ -261,6 +263,7 @@ mod tests {
             let seconds = at.as_second() as f64;
             assert_eq!(moment_in(seconds, &berlin), shown);
         }
+        assert_eq!(moment_in(1_795_936_320.0, &TimeZone::UTC), "2026-11-29 07:12:00 UTC");
         assert_eq!(moment_in(f64::INFINITY, &berlin), "at an unknown time");
     }
 }

@@ -22,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::run::block_on;
+use super::status::{cut, terminal_columns};
 use super::{logging, settings};
 use crate::clock::Clock;
 use crate::config::{Config, SmtpTls};
@@ -285,8 +286,9 @@ async fn last_look(snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>) {
 
 fn print(out: &mut impl Write, line: &str, redraw: bool) -> io::Result<()> {
     if redraw {
-        // Back to the first column, and away with what is left of a longer line.
-        write!(out, "\r{line}\x1b[K")?;
+        // A line that wraps cannot be drawn over. Back to the first column, and away with what is left of a longer line.
+        let columns = terminal_columns().unwrap_or(usize::MAX);
+        write!(out, "\r{}\x1b[K", cut(line, columns.saturating_sub(1)))?;
     } else {
         writeln!(out, "{line}")?;
     }

@@ -17,6 +17,7 @@ use crate::web::SNAPSHOT;
 mod table;
 mod view;
 
+pub(super) use table::cut;
 pub use view::render;
 
 /// Where Longhaul listens by default.
@@ -60,11 +61,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
+/// The columns of the terminal, if there is one.
+pub(super) fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// Columns: what COLUMNS says, else the terminal itself.
 fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let asked = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    told.or_else(asked).filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
+    told.or_else(terminal_columns).filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
 }
 
 /// The snapshot of the instance at `url`, as it is.

@@ -153,15 +153,19 @@ fn end(job: &JobView, at: f64) -> Option<String> {
         return None;
     }
     let mut line = match &job.eta_seconds {
+        // An end that moves away by the second is none; how much is left to do still is worth a word.
+        Answer::Known(bounds) if job.state == JobState::Stalled => {
+            format!("End: not known while it stands still; {} more if it goes on as on average", text::span(bounds.mid))
+        }
         Answer::Known(bounds) => format!("End: {}", forecast(*bounds, at)),
         Answer::Unknown { unknown } => format!("End: not known ({unknown})"),
     };
-    if let Some(mode) = job.estimate_mode.get() {
+    if let Some(mode) = job.estimate_mode.get().filter(|_| job.state != JobState::Stalled) {
         let _ = write!(line, "; method: {}", mode.as_str().replace('_', " "));
     }
     if let Some(deadline) = job.deadline_at {
         let _ = write!(line, "; deadline {}", text::utc(deadline));
-        if let Some(end) = job.predicted_end_at.get() {
+        if let Some(end) = job.predicted_end_at.get().filter(|_| job.state != JobState::Stalled) {
             let spare = deadline - end.mid;
             let word = if spare >= 0.0 { "to spare" } else { "too late" };
             let _ = write!(line, ", {} {word}", text::span(spare.abs()));
@@ -197,12 +201,15 @@ fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
             Some(avail) => {
                 let _ = write!(line, "; {} has {} available", volume.mountpoint, text::bytes(avail));
                 if let (Some(projected), [_]) = (projected, job.outputs.as_slice()) {
-                    let left = avail - (projected.mid - written).max(0.0);
+                    let left = avail - (projected.mid - written).max(0.0) - volume.min_avail;
                     let _ = if left >= 0.0 {
                         write!(line, ", {} will be left", text::bytes(left))
                     } else {
                         write!(line, ", {} TOO LITTLE", text::bytes(-left))
                     };
+                    if volume.min_avail > 0.0 {
+                        let _ = write!(line, " (not counting its min_avail of {})", text::bytes(volume.min_avail));
+                    }
                 }
             }
             None => {

@@ -260,10 +260,11 @@ fn entry(alert: &AlertView, when: &str, in_full: bool, headline: &str) -> Entry 
         };
     }
     let annotation = |name: &str| alert.annotations.get(name).map(|text| safe_lines(text)).filter(|t| !t.is_empty());
+    let in_title = explain::object(alert).map(|(label, _)| label);
     let labels: Vec<String> = alert
         .labels
         .iter()
-        .filter(|(name, _)| !SAID_ELSEWHERE.contains(&name.as_str()))
+        .filter(|(name, _)| !SAID_ELSEWHERE.contains(&name.as_str()) && in_title != Some(name.as_str()))
         .map(|(name, value)| format!("{}={}", safe_line(name), safe_line(value)))
         .collect();
     let mut description = annotation("description").unwrap_or_default();

@@ -9,7 +9,7 @@ use super::compose::{Body, Section};
 #[template(
     ext = "html",
     source = r#"<!DOCTYPE html>
-<html lang="en"><body style="font-family: sans-serif; font-size: 14px; line-height: 1.4">
+<html lang="en"><body style="font-family: sans-serif; font-size: 14px; line-height: 1.4; overflow-wrap: anywhere">
 <p style="font-size: 17px"><strong>{{ headline }}</strong></p>
 {% for section in sections %}
 {%- if let Some(title) = section.title %}<h3>{{ title }}</h3>
@@ -23,7 +23,7 @@ use super::compose::{Body, Section};
 {% endif %}
 {%- endfor %}
 {%- for (name, message) in jobs %}<h3>Status of {{ name }}</h3>
-<pre style="font-size: 13px">{{ message }}</pre>
+<pre style="font-size: 13px; white-space: pre-wrap">{{ message }}</pre>
 {% endfor %}<p><small>{{ footer }}</small></p>
 </body></html>
 "#
