@@ -234,7 +234,7 @@ fn config() -> Config {
         engines: vec![engine.name.clone()],
         progress: vec![Progress {
             which: "log".into(),
-            kind: ProgressKind::Log { path: "/data/synth/run.log".into(), format: LogFormat::Auto },
+            kind: ProgressKind::Log { path: "/data/synth/run.log".into(), format: LogFormat::Auto, bar: None },
         }],
         total: None,
         outputs: Vec::new(),
