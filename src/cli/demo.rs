@@ -87,6 +87,9 @@ pub struct Args {
     /// Nothing moved for this long is a stall.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
     pub stall_min: Duration,
+    /// Also write every observation to this file, which must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// End when the simulated job has ended.
     #[arg(long)]
     pub exit_when_done: bool,
@@ -128,7 +131,7 @@ impl MainJob {
 }
 
 /// Starts the main job as `longhaul` itself would, and waits until it listens.
-async fn start_main_job(config: Config, listen: Vec<String>) -> anyhow::Result<MainJob> {
+async fn start_main_job(config: Config, listen: Vec<String>, record: Option<PathBuf>) -> anyhow::Result<MainJob> {
     let rules =
         settings::rule_files(&config.alerting.rule_files).map_err(|problems| anyhow!(settings::lines(&problems)))?;
     let listen = listen.iter().map(|address| address.parse()).collect::<Result<Vec<Listen>, _>>()?;
@@ -137,7 +140,7 @@ async fn start_main_job(config: Config, listen: Vec<String>) -> anyhow::Result<M
         rules,
         listen,
         telemetry_path: "/metrics".to_owned(),
-        record: None,
+        record,
         act: true,
     })
     .await?;
@@ -163,7 +166,9 @@ pub fn run(arguments: Args) -> anyhow::Result<ExitCode> {
         let interrupted = interruption().context("cannot listen for signals")?;
         let mut out = io::stdout();
         let redraw = out.is_terminal();
-        show(arguments, start_main_job, interrupted, &mut out, redraw).await?;
+        let record = arguments.record.clone();
+        let start = |config, listen| start_main_job(config, listen, record);
+        show(arguments, start, interrupted, &mut out, redraw).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
