@@ -86,7 +86,7 @@ const RULES: &[Rule] = &[
             "text",
         ],
     ),
-    shell("cli::demo", &["model", "config", "clock", "runtime", "web", "cli", "simulator"]),
+    shell("cli::demo", &["model", "config", "clock", "runtime", "web", "cli", "simulator", "text"]),
     // It writes bytes to a socket and to files; nothing of ours can help it to please us.
     shell("simulator", &[]),
     shell("lib", &[]),

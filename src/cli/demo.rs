@@ -291,13 +291,16 @@ async fn last_look(snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>) {
 
 fn print(out: &mut impl Write, line: &str, redraw: bool) -> io::Result<()> {
     if redraw {
-        // A line that wraps cannot be drawn over. Back to the first column, and away with what is left of a longer line.
-        let columns = terminal_columns().unwrap_or(usize::MAX);
-        write!(out, "\r{}\x1b[K", cut(line, columns.saturating_sub(1)))?;
+        write!(out, "{}", drawn_over(line, terminal_columns().unwrap_or(usize::MAX)))?;
     } else {
         writeln!(out, "{line}")?;
     }
     out.flush()
+}
+
+/// From the first column on, and away with what is left of a longer line. One that wraps could not be drawn over.
+fn drawn_over(line: &str, columns: usize) -> String {
+    format!("\r{}\x1b[K", cut(line, columns.saturating_sub(1)))
 }
 
 /// Asks the main job to stop and waits for it.

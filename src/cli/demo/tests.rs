@@ -150,6 +150,12 @@ fn status_lines() {
     assert!(status::line(&interval).contains("1 d 2 h left (1 min to unknown)"));
 }
 
+#[test]
+fn a_line_that_is_drawn_over_fits_the_terminal() {
+    assert_eq!(super::drawn_over("synth_25k running: 1.0 %", 12), "\rsynth_25k …\x1b[K");
+    assert_eq!(super::drawn_over("short", usize::MAX), "\rshort\x1b[K");
+}
+
 /// What the pretended main job was given, and whether it was asked to stop while its files were still there.
 #[derive(Default)]
 struct Seen {
