@@ -36,6 +36,7 @@ pub struct Core {
     rules: Rules,
     machine: Machine,
     notifier: Notifier,
+    mails: bool,
     alerts: Vec<AlertView>,
     evaluated_at: Option<Time>,
 }
@@ -81,9 +82,17 @@ impl Core {
             machine: Machine::restore(state.alerts),
             notifier: Notifier::new(config.alerting.mode, config.notify.clone(), zone, state.notifier),
             config,
+            mails: true,
             alerts: Vec::new(),
             evaluated_at: None,
         }
+    }
+
+    /// Decides no messages, for a run that has no way to send them: nothing may count as mailed that was not, since
+    /// whoever configures mail later wants to hear what fires by then. A replay shows what would have been sent.
+    #[must_use]
+    pub fn without_messages(self) -> Self {
+        Self { mails: false, ..self }
     }
 
     /// Applies one fact; a tick has an outcome.
@@ -97,8 +106,7 @@ impl Core {
             self.alerts = self.machine.evaluate(&self.rules, &snapshot, &self.config.alerting.labels, at);
         }
         snapshot.alerts.clone_from(&self.alerts);
-        // Without mail nothing may count as mailed: whoever configures it later wants to hear what fires by then.
-        if due && self.config.notify.email.is_some() {
+        if due && self.mails {
             messages = self.notifier.step(&snapshot, at);
         }
         Some(Outcome { snapshot, messages, evaluated: due })

@@ -88,6 +88,9 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
     let started = parts.head.started;
     let mut core = Core::new(parts.config.clone(), parts.rules, parts.head.instance, zone, started, state);
+    if sender.is_none() {
+        core = core.without_messages();
+    }
     let mut transitions = Transitions::default();
     let mut sources = SourceLog::default();
     while let Some(observation) = parts.inbox.blocking_recv() {
