@@ -5,7 +5,7 @@
 //! a damaged or newer file is set aside under a name that says so, never overwritten and never trusted.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ pub enum Restored<T> {
 /// Reads the versioned state `folder/name`.
 pub fn restore<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> io::Result<Restored<T>> {
     let path = folder.join(name);
-    let content = match fs::read(&path) {
+    let content = match read_regular(&path) {
         Ok(content) => content,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Restored::Fresh),
         Err(error) => return Err(error),
@@ -90,6 +90,17 @@ pub fn restore<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> 
     fs::rename(&path, &moved_to)?;
     sync_folder(folder)?;
     Ok(Restored::SetAside { moved_to, reason })
+}
+
+/// Opened without blocking: a FIFO in the place of a file must not hang the start.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Writes the versioned state `folder/name`.
@@ -136,6 +147,14 @@ mod tests {
             assert_eq!(fs::read_to_string(moved_to).unwrap(), content);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "none was overwritten");
+    }
+
+    #[test]
+    fn what_is_no_file_is_an_error_and_not_a_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&folder.path().join("s.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = restore::<u32>(folder.path(), "s.json", 1).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

@@ -37,14 +37,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         act: false,
     };
     run::block_on(async move {
+        let told = run::Told::listen()?;
         let running = runtime::start(options).await?;
         tracing::info!(file = %args.file.display(), "recording");
         match args.duration {
             Some(duration) => tokio::select! {
-                told = run::told_to_stop() => told?,
+                () = told.wait() => {}
                 () = tokio::time::sleep(duration) => {}
             },
-            None => run::told_to_stop().await?,
+            None => told.wait().await,
         }
         running.stop().await;
         Ok(ExitCode::SUCCESS)

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{logging, settings};
 use crate::config::AlertingMode;
-use crate::runtime::{self, Options, Running};
+use crate::runtime::{self, Options};
 use crate::web::Listen;
+use crate::web::routes::telemetry_path;
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ pub struct Args {
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:10787")]
     listen: Vec<Listen>,
     /// The path under which to expose metrics.
-    #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics")]
+    #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics", value_parser = telemetry_path)]
     telemetry_path: String,
     /// Also write every observation to this file, which must not exist.
     #[arg(long, value_name = "FILE")]
@@ -57,34 +58,43 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         act: true,
     };
     block_on(async move {
+        let told = Told::listen()?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs, engines, storage, "starting");
         let running = runtime::start(options).await?;
         for address in &running.addresses {
             tracing::info!(%address, "listening");
         }
         tracing::info!("{who_mails}");
-        until_told(running).await?;
+        told.wait().await;
+        tracing::info!("stopping");
+        running.stop().await;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Waits for SIGTERM or SIGINT and stops.
-pub async fn until_told(running: Running) -> anyhow::Result<()> {
-    told_to_stop().await?;
-    tracing::info!("stopping");
-    running.stop().await;
-    Ok(())
+/// SIGTERM and SIGINT. Listened for before anything starts: one that comes during the start ends us as orderly as any.
+#[derive(Debug)]
+pub struct Told {
+    terminate: Signal,
+    interrupt: Signal,
 }
 
-/// Returns at SIGTERM or SIGINT.
-pub async fn told_to_stop() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+impl Told {
+    /// From now on neither of them kills us.
+    pub fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?,
+        })
     }
-    Ok(())
+
+    /// Returns when one of them has come.
+    pub async fn wait(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// A runtime for `work`; what still hangs in it afterwards is left behind, since the process is about to exit.

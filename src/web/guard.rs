@@ -10,11 +10,14 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+use super::seats::Seat;
 
 /// From the first byte of a request, or from the connection, to the end of its head.
 pub const REQUEST: Duration = Duration::from_secs(10);
@@ -48,18 +51,24 @@ impl Phase {
 #[derive(Debug)]
 pub struct Guard<C> {
     connection: C,
+    seat: Arc<Seat>,
     phase: Phase,
     deadline: Pin<Box<Sleep>>,
 }
 
 impl<C> Guard<C> {
     /// A fresh connection, which has [`REQUEST`] to say what it wants.
-    pub fn new(connection: C) -> Self {
-        Self { connection, phase: Phase::Request, deadline: Box::pin(tokio::time::sleep(REQUEST)) }
+    pub fn new(connection: C, seat: Arc<Seat>) -> Self {
+        Self { connection, seat, phase: Phase::Request, deadline: Box::pin(tokio::time::sleep(REQUEST)) }
     }
 
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
+        match phase {
+            Phase::Answer { .. } => self.seat.is_answered(),
+            // A request that has begun is no merit: it may never end.
+            Phase::Request | Phase::Idle => {}
+        }
         self.deadline.as_mut().reset(Instant::now() + phase.deadline());
     }
 
@@ -126,6 +135,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Guard<C> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.connection).poll_flush(context))?;
         if let Phase::Answer { next_began } = this.phase {
+            this.seat.waits();
             this.enter(if next_began { Phase::Request } else { Phase::Idle });
         }
         Poll::Ready(Ok(()))

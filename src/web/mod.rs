@@ -15,6 +15,7 @@ pub mod page;
 pub mod routes;
 
 mod guard;
+mod seats;
 mod server;
 
 /// Where the snapshot is, as JSON; the page links to it and `longhaul status` reads it.

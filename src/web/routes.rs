@@ -25,6 +25,22 @@ const READY: &str = "/-/ready";
 /// What is sent back.
 pub type Reply = Response<Full<Bytes>>;
 
+/// Checks the path of the metrics; the parser of `--web.telemetry-path`, so that a wrong one is refused before anything
+/// starts.
+pub fn telemetry_path(path: &str) -> Result<String, WebError> {
+    let wrong = |reason| Err(WebError::TelemetryPath { path: path.to_owned(), reason });
+    if !path.starts_with('/') {
+        return wrong("it does not begin with /");
+    }
+    if path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#%\"<>\\".contains(&byte)) {
+        return wrong("it has characters that do not belong into a path");
+    }
+    if [SNAPSHOT, HEALTHY, READY].contains(&path) {
+        return wrong("something else is there");
+    }
+    Ok(path.to_owned())
+}
+
 /// What the server needs to answer.
 #[derive(Debug)]
 pub struct State {
@@ -36,17 +52,8 @@ pub struct State {
 impl State {
     /// We are ready from the first snapshot on.
     pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, telemetry_path: &str) -> Result<Self, WebError> {
-        let wrong = |reason| Err(WebError::TelemetryPath { path: telemetry_path.to_owned(), reason });
-        if !telemetry_path.starts_with('/') {
-            return wrong("it does not begin with /");
-        }
-        if telemetry_path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#%\"<>\\".contains(&byte)) {
-            return wrong("it has characters that do not belong into a path");
-        }
-        if [SNAPSHOT, HEALTHY, READY].contains(&telemetry_path) {
-            return wrong("something else is there");
-        }
-        Ok(Self { snapshots, telemetry_path: telemetry_path.to_owned(), rendered: Mutex::new(None) })
+        let telemetry_path = self::telemetry_path(telemetry_path)?;
+        Ok(Self { snapshots, telemetry_path, rendered: Mutex::new(None) })
     }
 
     /// The current snapshot and what was rendered of it, or nothing before the first one.

@@ -1,7 +1,7 @@
 //! The loops that accept and serve connections.
 //!
 //! Separate from what is answered ([`super::routes`]), so that the limits can be tested with any answer. The promises:
-//! a bounded number of connections, each bounded in time ([`super::guard`]) and in memory; a panic while answering is
+//! a bounded number of connections ([`super::seats`]), each bounded in time ([`super::guard`]) and in memory; a panic while answering is
 //! a 500 and a log line; at the end nothing is accepted any more, answers under way get a moment, and then all of it
 //! is dropped, so that a client can never hold up the exit.
 
@@ -17,12 +17,13 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::guard::Guard;
 use super::listen::{Bound, Listener};
 use super::routes::{self, Reply, State};
+use super::seats::{Seat, Seats};
 
 /// Connections at a time, over all addresses. Prometheus needs one, a browser six.
 const MAX_CONNECTIONS: usize = 256;
@@ -44,10 +45,10 @@ where
     A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
 {
     let (stop, stopped) = watch::channel(false);
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let seats = Seats::new(MAX_CONNECTIONS);
     let mut listeners = JoinSet::new();
     for address in bound {
-        listeners.spawn(accept_all(address, Arc::clone(&answer), Arc::clone(&permits), stopped.clone()));
+        listeners.spawn(accept_all(address, Arc::clone(&answer), Arc::clone(&seats), stopped.clone()));
     }
     shutdown.await;
     stop.send_replace(true);
@@ -55,7 +56,7 @@ where
 }
 
 /// One address. Its connections end with it, so none outlives the server.
-async fn accept_all<A>(bound: Bound, answer: Arc<A>, permits: Arc<Semaphore>, mut stopped: watch::Receiver<bool>)
+async fn accept_all<A>(bound: Bound, answer: Arc<A>, seats: Arc<Seats>, mut stopped: watch::Receiver<bool>)
 where
     A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
 {
@@ -76,14 +77,11 @@ where
                 continue;
             }
         };
-        // Without a permit the connection is closed at once, which a client understands better than silence.
-        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
-            let (answer, stopped) = (Arc::clone(&answer), stopped.clone());
-            match connection {
-                Connection::Tcp(stream) => connections.spawn(converse(stream, answer, permit, stopped)),
-                Connection::Unix(stream) => connections.spawn(converse(stream, answer, permit, stopped)),
-            };
-        }
+        let (answer, seat, stopped) = (Arc::clone(&answer), seats.take(), stopped.clone());
+        match connection {
+            Connection::Tcp(stream) => connections.spawn(converse(stream, answer, seat, stopped)),
+            Connection::Unix(stream) => connections.spawn(converse(stream, answer, seat, stopped)),
+        };
     }
     drop(bound);
     let _ = tokio::time::timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
@@ -107,12 +105,8 @@ async fn accept(listener: &Listener) -> io::Result<Connection> {
 }
 
 /// One connection, request by request.
-async fn converse<A, C>(
-    connection: C,
-    answer: Arc<A>,
-    _permit: OwnedSemaphorePermit,
-    mut stopped: watch::Receiver<bool>,
-) where
+async fn converse<A, C>(connection: C, answer: Arc<A>, seat: Arc<Seat>, mut stopped: watch::Receiver<bool>)
+where
     A: Fn(&Request<Incoming>) -> Reply,
     C: AsyncRead + AsyncWrite + Unpin,
 {
@@ -127,11 +121,14 @@ async fn converse<A, C>(
         http1::Builder::new()
             .header_read_timeout(None) // The guard has the deadlines.
             .max_buf_size(MAX_HEAD)
-            .serve_connection(TokioIo::new(Guard::new(connection)), service)
+            // `printf … | nc -N` ends its half with the request and waits for the answer.
+            .half_close(true)
+            .serve_connection(TokioIo::new(Guard::new(connection, Arc::clone(&seat))), service)
     );
     // An error here is a client that went away, was late or spoke no HTTP: nothing that an operator could act on.
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = seat.asked_to_leave() => return,
         _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

@@ -5,9 +5,11 @@
 // A test stops at the first thing that is not as it should be, its helpers included.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod engine;
 pub mod golden;
 pub mod hangfs;
 pub mod peers;
+pub mod sidecar;
 pub mod smtp;
 pub mod snapshot;
 

@@ -8,6 +8,10 @@ pub(super) const fn as_float(count: u64) -> f64 {
     count as f64
 }
 
+/// Nobody counts that far, not even in bytes; what is larger is damage. The room up to the largest float is for sums and
+/// products of such numbers, which have to stay finite.
+pub(super) const ABSURD: f64 = 1e21;
+
 /// A number at the start of `text` and the rest. Thousands may be set apart by commas or underscores (`1,234,567`,
 /// `25_000`); a comma that is not followed by exactly three digits belongs to the sentence and not to the number.
 pub(super) fn leading(text: &str) -> Option<(f64, &str)> {
@@ -40,7 +44,7 @@ pub(super) fn leading(text: &str) -> Option<(f64, &str)> {
     }
     let number = text.get(..at)?;
     let value: f64 = if is_grouped { number.replace([',', '_'], "").parse() } else { number.parse() }.ok()?;
-    value.is_finite().then_some((value, text.get(at..)?))
+    (value < ABSURD).then_some((value, text.get(at..)?))
 }
 
 /// `text` as a number, nothing before or after it.
@@ -182,7 +186,7 @@ mod tests {
         ] {
             assert_eq!(leading(text), Some((value, rest)), "{text}");
         }
-        for text in ["", "x", ".5", "-1", ",123", "1e999"] {
+        for text in ["", "x", ".5", "-1", ",123", "1e999", "1e308"] {
             assert_eq!(leading(text), None, "{text}");
         }
     }

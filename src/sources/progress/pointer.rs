@@ -53,7 +53,7 @@ impl<'a> Raw<'a> {
         self.0
     }
 
-    /// A number, or a string that is one: many writers quote their numbers. Only finite ones.
+    /// A number, or a string that is one: many writers quote their numbers. Only plausible ones.
     pub fn number(self) -> Option<f64> {
         let text = std::str::from_utf8(self.0).ok()?;
         match text.strip_prefix('"') {
@@ -64,7 +64,7 @@ impl<'a> Raw<'a> {
                     None => numbers::whole(inner),
                 }
             }
-            None => text.parse().ok().filter(|value: &f64| value.is_finite()),
+            None => text.parse().ok().filter(|value: &f64| value.abs() < numbers::ABSURD),
         }
     }
 

@@ -216,7 +216,7 @@ impl Reading {
                     *(row.field)(&mut sample) = Some(value);
                 } else {
                     let name = row.names.get(preference).copied().unwrap_or_default();
-                    self.warn(format!("{name} is {value}, which makes no sense and is left out"));
+                    self.warn(format!("{name} is {value:?}, which makes no sense and is left out"));
                 }
             }
             models.entry(model).or_default().ranks.insert(rank, sample);

@@ -5,6 +5,9 @@
 
 use crate::model::engine::RankSample;
 
+/// Nothing that an engine counts comes near it; what is larger is damage, and would make sums over ranks infinite.
+const ABSURD: f64 = 1e18;
+
 /// One field of [`RankSample`] and where it comes from.
 pub(super) struct Row {
     /// The field.
@@ -78,12 +81,12 @@ pub(super) fn rows_of(name: &[u8]) -> impl Iterator<Item = (usize, usize)> {
 impl Row {
     /// A state of the rank.
     const fn gauge(names: &'static [&'static str], field: Field) -> Self {
-        Self { field, names, only: None, fold: Fold::Largest, most: f64::MAX }
+        Self { field, names, only: None, fold: Fold::Largest, most: ABSURD }
     }
 
     /// A count since the server's start.
     const fn counter(names: &'static [&'static str], field: Field) -> Self {
-        Self { field, names, only: None, fold: Fold::Sum, most: f64::MAX }
+        Self { field, names, only: None, fold: Fold::Sum, most: ABSURD }
     }
 
     /// What two samples of one rank make. NaN stays: a sum that lost an addend is not a sum.
