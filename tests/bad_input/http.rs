@@ -2,9 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
 
-use super::support::get;
 use super::support::sidecar::{LIMIT, Scene, Sidecar, peak_mib};
 
 fn connect(sidecar: &Sidecar) -> TcpStream {
@@ -39,13 +37,6 @@ fn talk(sidecar: &Sidecar, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A scrape is as fast as ever.
-fn scrape(sidecar: &Sidecar) {
-    let asked = Instant::now();
-    assert!(get(&sidecar.address, "/metrics").contains("longhaul_build_info"));
-    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
-}
-
 #[test]
 fn three_hundred_connections_that_say_nothing_or_drip_hold_nobody_up() {
     let scene = Scene::new();
@@ -67,7 +58,7 @@ fn three_hundred_connections_that_say_nothing_or_drip_hold_nobody_up() {
                 for stream in silent.iter_mut().step_by(2) {
                     let _ = stream.write_all(b"c");
                 }
-                scrape(&sidecar);
+                sidecar.assert_scrape_is_fast();
             }
         }
         let files = std::fs::read_dir(format!("/proc/{}/fd", sidecar.pid())).unwrap().count();
@@ -79,7 +70,7 @@ fn three_hundred_connections_that_say_nothing_or_drip_hold_nobody_up() {
         let _ = stream.write_all("GET /api/v1/snapshot HTTP/1.1\r\nhost: x\r\n\r\n".repeat(50).as_bytes());
         silent.push(stream);
     }
-    scrape(&sidecar);
+    sidecar.assert_scrape_is_fast();
     assert!(peak_mib(sidecar.pid()) < 150, "{} MiB", peak_mib(sidecar.pid()));
     sidecar.assert_well();
     // They are all still connected, and nobody waits for them.
@@ -140,12 +131,12 @@ fn each_odd_request_gets_one_clear_answer_or_none_and_the_next_is_served() {
             }
         }
         assert!(!answer.contains("s3cret") && !answer.contains("<script>"), "{name}: nothing is echoed: {answer}");
-        scrape(&sidecar);
+        sidecar.assert_scrape_is_fast();
     }
     for garbage in [&b"\xff\xfe\x00\x01"[..], &[0; 70_000], b"\r\n\r\n\r\n\r\n", b"\n"] {
         talk(&sidecar, garbage);
     }
-    scrape(&sidecar);
+    sidecar.assert_scrape_is_fast();
     sidecar.assert_well();
     sidecar.end();
 }
@@ -179,6 +170,6 @@ fn no_request_hides_in_the_body_of_another() {
         ["Longhaul is Healthy", "HTTP/1.1 404"].iter().map(|words| answer.find(words).unwrap()).collect();
     assert!(order[0] < order[1] && !answer.contains("Longhaul is Ready"), "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 3, "{answer}");
-    scrape(&sidecar);
+    sidecar.assert_scrape_is_fast();
     sidecar.end();
 }

@@ -274,6 +274,14 @@ impl Sidecar {
         })
     }
 
+    /// A scrape is as fast as ever.
+    #[allow(clippy::disallowed_methods, reason = "how long another process takes is measured from outside")]
+    pub fn assert_scrape_is_fast(&self) {
+        let asked = std::time::Instant::now();
+        assert!(get(&self.address, "/metrics").contains("longhaul_build_info"));
+        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    }
+
     /// Waits until a source was polled twice more, well or not: the second time has surely seen what was put before.
     pub fn until_polled(&self, source: &str) {
         let polls = || {
