@@ -25,7 +25,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
@@ -168,8 +168,13 @@ impl Call<'_> {
                 ),
             ));
         }
+        let incoming = answer.into_body();
+        if incoming.size_hint().lower() > self.limits.body {
+            // It announces more than is read: not a byte of it is kept.
+            return Err(self.too_large(self.limits.body));
+        }
         let mut body = Vec::new();
-        self.read_body(answer.into_body(), self.limits.body, &mut body).await?;
+        self.read_body(incoming, self.limits.body, &mut body).await?;
         Ok(Response { status: status.as_u16(), content_type, body })
     }
 
@@ -183,13 +188,21 @@ impl Call<'_> {
             let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(body.len());
             if data.len() > room {
                 body.extend_from_slice(data.get(..room).unwrap_or_default());
-                return Err(self.failure(
-                    FailureKind::TooLarge,
-                    format!("answers with more than {limit} bytes: is the url right? If so, raise limits.response"),
-                ));
+                return Err(self.too_large(limit));
+            }
+            if body.capacity() - body.len() < data.len() {
+                // Doubled as ever, but never beyond what may come: the last step would be the largest.
+                body.reserve_exact(body.len().max(data.len()).min(room));
             }
             body.extend_from_slice(&data);
         }
+    }
+
+    fn too_large(&self, limit: u64) -> Failure {
+        self.failure(
+            FailureKind::TooLarge,
+            format!("answers with more than {limit} bytes: is the url right? If so, raise limits.response"),
+        )
     }
 
     fn redirected(&self, status: StatusCode, location: Option<String>) -> Failure {
