@@ -69,7 +69,7 @@ fn a_rule_file_that_cannot_be_used_ends_it_with_78() {
         (scene.shown("unreadable.rules"), "may not be read"),
         (scene.shown("fifo.rules"), "not a regular file"),
         (scene.shown("jobs"), "is a folder"),
-        (scene.shown("none.rules"), "does not exist: check alerting.rule_files"),
+        (scene.shown("none.rules"), "does not exist: check the path"),
         (scene.shown("binary.rules"), "not UTF-8"),
         (scene.shown("broken.rules"), "A"),
         (scene.shown("other.rules"), "A"),
