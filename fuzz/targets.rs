@@ -7,15 +7,17 @@
 //! `fuzz/Cargo.toml`, and a first input in `corpus/NAME/`. The test says which of them is missing. An input that the
 //! fuzzer finds goes into the corpus under a name that says what it is.
 
+use longhaul::config::LogFormat;
 use longhaul::model::engine::{EngineSample, RankSample};
 use longhaul::sources::engines::dialect;
 use longhaul::sources::exposition;
+use longhaul::sources::progress::log::Text;
 
 /// A target: the name of its corpus and binary, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: &[Target] = &[("exposition", exposition)];
+pub const TARGETS: &[Target] = &[("exposition", exposition), ("log", log)];
 
 /// Bodies of engines: whatever the bytes, reading ends, and what it says is bounded and sensible.
 pub fn exposition(body: &[u8]) {
@@ -38,6 +40,41 @@ pub fn exposition(body: &[u8]) {
         Ok(sample) => sensible(&sample),
         Err(failure) => assert!(failure.message.len() < 1000, "{}", failure.message),
     }
+}
+
+/// Logs: however the bytes come in pieces, the same is read of them, and what it says is sensible and bounded. The first
+/// byte says how they are cut.
+pub fn log(input: &[u8]) {
+    let Some((cut, bytes)) = input.split_first() else { return };
+    let whole = read_log(bytes, bytes.len().max(1));
+    let pieces = read_log(bytes, usize::from(*cut).max(1));
+    let (reading, again) = (whole.reading(), pieces.reading());
+    assert_eq!(reading, again, "pieces of {cut}");
+    assert_eq!(whole.bars(), pieces.bars());
+    assert_eq!(whole.format(), pieces.format());
+
+    let numbers = [
+        reading.done,
+        reading.total,
+        reading.failed,
+        reading.tokens,
+        reading.tokens_per_item,
+        reading.elapsed,
+        reading.printed_rate,
+        reading.printed_remaining,
+    ];
+    assert!(numbers.into_iter().flatten().all(|value| value.is_finite() && value >= 0.0), "{reading:?}");
+    assert!(reading.last_line.is_none_or(|line| line.chars().count() <= 300));
+    assert!(whole.bars().len() <= 64);
+}
+
+/// Reads a log in pieces of `size`, with polls at the end only.
+fn read_log(bytes: &[u8], size: usize) -> Text {
+    let mut text = Text::new(&LogFormat::Auto, 4096);
+    bytes.chunks(size).for_each(|piece| text.push(piece));
+    text.settle();
+    text.settle();
+    text
 }
 
 /// The laws of a sample.

@@ -89,10 +89,10 @@ fn around(section: &str, inner: &str) -> String {
         "volumes[]" => format!("volumes: [{{{inner}}}]"),
         "pipelines[]" => format!("pipelines: [{{{inner}}}]"),
         "progress[] (log)" => job(&format!("progress: [{{log: /l, {inner}}}]")),
+        "progress[].format" => job(&format!("progress: [{{log: /l, format: {{{inner}}}}}]")),
         "progress[] (jsonl)" => job(&format!("progress: [{{jsonl: /l, {inner}}}]")),
         "progress[] (json)" => job(&format!("progress: [{{json: /l, {inner}}}]")),
         "progress[] (directory)" => job(&format!("progress: [{{directory: /l, {inner}}}]")),
-        "progress[].format" => job(&format!("progress: [{{log: /l, format: {{{inner}}}}}]")),
         "outputs[]" | "baseline[]" => job(&format!("{}: [{{{inner}}}]", section.trim_end_matches("[]"))),
         "process" | "stall" | "hidden_states" => job(&format!("{section}: {{{inner}}}")),
         _ => {

@@ -72,11 +72,13 @@ impl Numbers {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Seen {
     format: &'static str,
     rank: String,
     description: String,
+    /// The description without its digits, if it has some: bars that differ in nothing else are sisters.
+    words: Option<String>,
     about: About,
     depth: usize,
     first: u64,
@@ -95,6 +97,12 @@ impl Seen {
         self.format == bar.format
             && self.description == bar.description
             && (!bar.description.is_empty() || self.depth == depth)
+    }
+
+    /// rich draws all its bars again and again as one block, in a file only once at the end: a bar that ended before
+    /// another began may still stand above it.
+    fn is_drawn_with(&self, other: &Self) -> bool {
+        self.format == "rich" && other.format == "rich"
     }
 
     fn is_same_of_another_rank(&self, other: &Self) -> bool {
@@ -119,16 +127,6 @@ impl Seen {
 pub(super) struct Job {
     pub(super) format: &'static str,
     pub(super) numbers: Numbers,
-    /// Done and elapsed at the first frame; `None` for a sum, whose parts start apart.
-    pub(super) start: Option<(f64, f64)>,
-    /// Changes when the job is another bar, or the same one started again.
-    pub(super) run: (u64, u32),
-}
-
-impl Job {
-    fn of(bar: &Seen) -> Self {
-        Self { format: bar.format, numbers: bar.numbers, start: bar.start, run: (bar.first, bar.restarts) }
-    }
 }
 
 /// A bar as the outside sees it.
@@ -145,7 +143,7 @@ pub struct Listed {
 }
 
 /// All bars of one log.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Bars {
     seen: Vec<Seen>,
     clock: u64,
@@ -199,6 +197,7 @@ impl Bars {
             format: bar.format,
             rank: rank.to_owned(),
             description: bar.description.to_owned(),
+            words: words(bar.description),
             about: bar.about,
             depth,
             first: clock,
@@ -230,26 +229,52 @@ impl Bars {
 
     /// The job by the rule above.
     pub(super) fn job(&self) -> Option<Job> {
-        if let Some(wanted) = &self.wanted {
-            let wanted: Vec<&Seen> =
-                self.seen.iter().filter(|seen| seen.description == *wanted || seen.name() == *wanted).collect();
-            let newest = wanted.iter().max_by_key(|seen| seen.last)?;
-            return Some(sum_or_only(&wanted, newest));
+        let (first, newest) = self.outer()?;
+        let bars: Vec<&Seen> = self.seen.iter().filter(|seen| self.is_part(seen, first, newest)).collect();
+        Some(match bars.as_slice() {
+            [] | [_] => Job { format: first.format, numbers: first.numbers },
+            several => Job { format: first.format, numbers: sum(several) },
+        })
+    }
+
+    /// What changes when the job is another bar, or the same one started again; and done and elapsed at its first frame,
+    /// which a sum has not, since its parts start apart. Asked after every frame, so without any memory.
+    pub(super) fn run(&self) -> Option<((u64, u32), Option<(f64, f64)>)> {
+        let (first, newest) = self.outer()?;
+        let mut parts = self.seen.iter().filter(|seen| self.is_part(seen, first, newest));
+        let is_sum = parts.nth(1).is_some();
+        Some(((first.first, first.restarts), first.start.filter(|_| !is_sum)))
+    }
+
+    /// The outer bar of those alive, and the newest of all.
+    fn outer(&self) -> Option<(&Seen, &Seen)> {
+        if let [only] = self.seen.as_slice() {
+            return (self.is_candidate(only)).then_some((only, only));
         }
-        let bars = || self.seen.iter().filter(|seen| seen.about == About::Job);
-        let newest = bars().max_by_key(|seen| seen.last)?;
-        let above = |seen: &Seen| seen.depth < newest.depth && !self.is_replaced(seen);
-        let alive: Vec<&Seen> = bars()
-            .filter(|seen| {
-                seen.last > newest.first
-                    || seen.first == newest.first
-                    || above(seen)
-                    || (seen.is_separate && seen.is_same_of_another_rank(newest))
-            })
-            .collect();
-        let outer = alive.iter().min_by_key(|seen| (seen.depth, seen.first))?;
-        let sisters: Vec<&Seen> = alive.iter().copied().filter(|seen| are_sisters(outer, seen)).collect();
-        Some(sum_or_only(&sisters, outer))
+        let newest = self.seen.iter().filter(|seen| self.is_candidate(seen)).max_by_key(|seen| seen.last)?;
+        let alive = self.seen.iter().filter(|seen| self.is_candidate(seen) && self.is_alive(seen, newest));
+        let outer = alive.min_by_key(|seen| (seen.depth, seen.first))?;
+        Some((if self.wanted.is_some() { newest } else { outer }, newest))
+    }
+
+    fn is_candidate(&self, seen: &Seen) -> bool {
+        match &self.wanted {
+            Some(wanted) => seen.description == *wanted || (seen.is_separate && seen.name() == *wanted),
+            None => seen.about == About::Job,
+        }
+    }
+
+    fn is_alive(&self, seen: &Seen, newest: &Seen) -> bool {
+        seen.last > newest.first
+            || seen.first == newest.first
+            || (seen.depth < newest.depth && !self.is_replaced(seen))
+            || (seen.is_drawn_with(newest) && seen.numbers.finished != Some(true))
+            || (seen.is_separate && seen.is_same_of_another_rank(newest))
+    }
+
+    /// Whether it is the job, or a part of it.
+    fn is_part(&self, seen: &Seen, first: &Seen, newest: &Seen) -> bool {
+        self.is_candidate(seen) && (self.wanted.is_some() || self.is_alive(seen, newest)) && are_sisters(first, seen)
     }
 
     /// Another bar came to its line later.
@@ -260,18 +285,15 @@ impl Bars {
 
 /// The same words with other digits in them, or the same of another rank.
 fn are_sisters(one: &Seen, other: &Seen) -> bool {
-    fn words(seen: &Seen) -> impl Iterator<Item = &str> {
-        seen.description.split(|c: char| c.is_ascii_digit()).filter(|word| !word.is_empty())
-    }
-    let has_digits = one.description.bytes().any(|byte| byte.is_ascii_digit());
-    one.first == other.first || one.is_same_of_another_rank(other) || (has_digits && words(one).eq(words(other)))
+    one.first == other.first
+        || one.is_same_of_another_rank(other)
+        || (one.words.is_some() && one.words == other.words && one.format == other.format)
 }
 
-fn sum_or_only(bars: &[&Seen], first: &Seen) -> Job {
-    match bars {
-        [] | [_] => Job::of(first),
-        several => Job { format: first.format, numbers: sum(several), start: None, run: (first.first, first.restarts) },
-    }
+/// A description without its digits; `None` if it has none.
+fn words(description: &str) -> Option<String> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    description.contains(is_digit).then(|| description.chars().filter(|&c| !is_digit(c)).collect())
 }
 
 fn sum(bars: &[&Seen]) -> Numbers {
@@ -315,7 +337,6 @@ mod tests {
             ("eval of 3:   2%|█| 1/9 [00:00<00:19, 2.00it/s]", 1),
         ]);
         assert_eq!((job.numbers.done.unwrap(), job.numbers.total), (2.0, Some(5.0)));
-        assert_eq!(job.start, Some((2.0, 40.0)));
     }
 
     #[test]
@@ -341,10 +362,14 @@ mod tests {
 
     #[test]
     fn a_bar_that_goes_back_with_its_clock_is_a_new_run() {
-        let old = job(&[("a: 50%|█| 2/4 [00:40<00:40, 20.00s/it]", 0)]);
-        let new = job(&[("a: 50%|█| 2/4 [00:40<00:40, 20.00s/it]", 0), ("a: 25%|█| 1/4 [00:00<?, ?it/s]", 0)]);
-        assert_ne!(old.run, new.run);
-        assert_eq!(new.start, Some((1.0, 0.0)));
+        let mut bars = Bars::default();
+        bars.record(&tqdm::parse("a: 50%|█| 2/4 [00:40<00:40, 20.00s/it]").unwrap(), 0, "");
+        let old = bars.run().unwrap();
+        assert_eq!(old.1, Some((2.0, 40.0)));
+        bars.record(&tqdm::parse("a: 25%|█| 1/4 [00:00<?, ?it/s]").unwrap(), 0, "");
+        let new = bars.run().unwrap();
+        assert_ne!(old.0, new.0);
+        assert_eq!(new.1, Some((1.0, 0.0)));
     }
 
     #[test]

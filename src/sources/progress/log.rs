@@ -5,7 +5,8 @@
 //! (tqdm ends its frames with nothing; the next one's `\r` may come in an hour, or never), or it is whole by its grammar
 //! and was the same at two polls in a row (a writer that forgot the line end). Which of them, its format says
 //! ([`Whole`]). It is only looked at, never consumed: when its end comes, it is read again, which changes nothing, as all
-//! numbers are absolute.
+//! numbers are absolute; and what it changed is taken back as soon as more bytes come, since they may make something else
+//! of it.
 //!
 //! **Which formats count.** With `format: auto` a line that reports on the whole job hides bars, from its first appearance
 //! on ([`Weight`]); bars of all tools are one company, of which [`super::bars`] picks the job.
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use super::Source;
 use super::bars::{Bars, Job};
 use super::file::{self, Links};
-use super::formats::{Bar, Formats, Memory, Weight, Whole};
+use super::formats::{self, Bar, Formats, Memory, Weight, Whole};
 use super::frames::{self, Frames};
 use super::framing::{STREAMS, Unwrap};
 use super::prefix;
@@ -101,6 +102,9 @@ impl Text {
     /// The next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self { unwrap, streams, facts } = self;
+        if !bytes.is_empty() {
+            facts.take_back();
+        }
         unwrap.push(bytes, |which, bytes| {
             let Some(Stream { frames, rank, .. }) = streams.get_mut(which) else { return };
             frames.push(bytes, |frame, ends_line| facts.frame(frame, ends_line, rank));
@@ -181,9 +185,21 @@ struct Facts {
     first: Option<FirstLine>,
     /// Which bar was the job, and at which of its starts.
     run: Option<(u64, u32)>,
+    /// All of the above before the unfinished frames were taken for whole.
+    before: Option<Before>,
     last: Vec<u8>,
     generation: u32,
     scratch: String,
+}
+
+/// What an unfinished frame may change.
+#[derive(Debug)]
+struct Before {
+    weight: Weight,
+    bars: Bars,
+    note: Option<Note>,
+    first: Option<FirstLine>,
+    run: Option<(u64, u32)>,
 }
 
 impl Facts {
@@ -197,6 +213,7 @@ impl Facts {
             repeat: Repeat::default(),
             first: None,
             run: None,
+            before: None,
             last: Vec::new(),
             generation: 0,
             scratch: String::new(),
@@ -211,8 +228,16 @@ impl Facts {
         self.repeat.clear();
         self.first = None;
         self.run = None;
+        self.before = None;
         self.last.clear();
         self.generation = self.generation.saturating_add(1);
+    }
+
+    /// More bytes came: the unfinished frames were perhaps none. The generation stays, as it never goes back.
+    fn take_back(&mut self) {
+        if let Some(Before { weight, bars, note, first, run }) = self.before.take() {
+            (self.weight, self.bars, self.note, self.first, self.run) = (weight, bars, note, first, run);
+        }
     }
 
     /// A frame with an end.
@@ -250,8 +275,8 @@ impl Facts {
                 rank.clear();
                 rank.push_str(found);
             }
-            if let Some((bar, weight, is_global)) = self.understand(text, rest) {
-                self.record(&bar, weight, frames::cursor_up(frame), if is_global { "" } else { rank });
+            if let Some((bar, source)) = self.formats.read(text, rest, self.weight, &mut self.memory) {
+                self.record(&bar, source, frames::cursor_up(frame), rank);
                 if bar.format == "tqdm" {
                     self.repeat.arm(frame);
                 }
@@ -266,33 +291,22 @@ impl Facts {
         let text = frames::clean(frame, &mut scratch);
         let (found, rest) = prefix::strip(text);
         // It is read again when its end is there, so nothing is remembered of it.
-        let memory = self.memory;
-        if let Some((bar, weight, is_global)) = self.understand(text, rest)
+        let mut memory = self.memory;
+        if let Some((bar, source)) = self.formats.read(text, rest, self.weight, &mut memory)
             && (bar.whole == Whole::Surely || (bar.whole == Whole::Settled && unchanged))
         {
             let rank = if found.is_empty() { rank } else { found };
-            self.record(&bar, weight, frames::cursor_up(frame), if is_global { "" } else { rank });
+            if self.before.is_none() {
+                let (weight, bars, note) = (self.weight, self.bars.clone(), self.note);
+                self.before = Some(Before { weight, bars, note, first: self.first, run: self.run });
+            }
+            self.record(&bar, source, frames::cursor_up(frame), rank);
         }
-        self.memory = memory;
         self.scratch = scratch;
     }
 
-    /// What the first format that understands it says. The user's own pattern sees the whole frame, ours what is behind
-    /// the prefixes.
-    fn understand<'a>(&mut self, whole: &'a str, rest: &'a str) -> Option<(Bar<'a>, Weight, bool)> {
-        match &self.formats {
-            Formats::Custom(custom) => custom.read(whole).map(|bar| (bar, Weight::Report, false)),
-            Formats::Table(formats) => {
-                let (weight, memory) = (self.weight, &mut self.memory);
-                formats
-                    .iter()
-                    .filter(|format| format.weight >= weight || format.weight == Weight::Note)
-                    .find_map(|format| Some(((format.read)(rest, memory)?, format.weight, format.is_global)))
-            }
-        }
-    }
-
-    fn record(&mut self, bar: &Bar<'_>, weight: Weight, depth: usize, rank: &str) {
+    fn record(&mut self, bar: &Bar<'_>, source: formats::Source, depth: usize, rank: &str) {
+        let formats::Source { weight, is_global } = source;
         if weight == Weight::Note {
             let done = self.bars.job().and_then(|job| job.numbers.done);
             self.note = Some(Note { format: bar.format, elapsed: bar.elapsed, done });
@@ -307,13 +321,13 @@ impl Facts {
             }
             self.bars.clear();
         }
-        self.bars.record(bar, depth, rank);
+        self.bars.record(bar, depth, if is_global { "" } else { rank });
         self.follow_job();
     }
 
     /// A change of the job's bar, or its restart, is a new run.
     fn follow_job(&mut self) {
-        let Some(Job { run, start, .. }) = self.bars.job() else { return };
+        let Some((run, start)) = self.bars.run() else { return };
         if self.run != Some(run) {
             if self.run.is_some() {
                 self.generation = self.generation.saturating_add(1);
@@ -380,7 +394,10 @@ mod tests {
     fn a_bar_without_its_end_counts_when_its_bracket_is_there() {
         let bar = "\rgen:   5%|▍         | 1212/25000 [28:16<9:15:05,  1.40s/it]";
         for (cut, _) in bar.char_indices() {
-            assert_eq!(read(&[&bar[..cut], "", ""]).done, None, "{cut}");
+            // Once the ratio is there its percentage vouches for it, if nothing more comes.
+            let is_whole = bar[..cut].contains("/25000");
+            assert_eq!(read(&[&bar[..cut]]).done, None, "{cut}");
+            assert_eq!(read(&[&bar[..cut], "", ""]).done, is_whole.then_some(1212.0), "{cut}");
         }
         assert_eq!(read(&[bar]).done, Some(1212.0));
         assert_eq!(read(&[bar, "\rgen:   5%|▍         | 1213/2"]).done, Some(1212.0));
@@ -448,5 +465,66 @@ mod tests {
             text.push(both);
             assert_eq!(text.reading().done, Some(done));
         }
+    }
+
+    /// Frames that only move a bar on are put off; whether they are must not be seen.
+    #[test]
+    fn frames_put_off_change_nothing() {
+        let frames = [
+            "\rgen:   5%|▍  | 12/250 [00:10<03:00,  1.40s/it]",
+            "\rgen:   5%|▍  | 13/250 [00:11<03:00,  1.40s/it]",
+            "\rgen:   6%|▍  | 14/250 [59:59<03:00,  1.40s/it, loss=3]",
+            "\rgen:   6%|▍  | 15/250 [1:00:00<03:00,  1.40s/it]",
+            "\rgen:   6%|▍  | 15/250 [00:00<?, ?it/s]",
+            "\rgen:   6%|▍  | 16/250 [00:02<03:00,  1.40s/it]",
+            "\rgen:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+            "\reval:  90%|▍  | 9/10 [00:09<00:01,  1.40s/it]",
+            "\r[rank1]: gen:   7%|▍  | 17/250 [00:03<03:00,  1.40s/it]\n",
+            "\rgen:  50%|▍  | 125/250 [00:04<00:0",
+            "Progress: 1/2\n",
+            "[rank0]: ",
+            "\x1b[A",
+        ];
+        let mut seed = 1_u32;
+        for _ in 0..2_000 {
+            let (mut at_once, mut apart) = (Text::new(&LogFormat::Auto, 4096), Text::new(&LogFormat::Auto, 4096));
+            let mut all = String::new();
+            for _ in 0..12 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let frame = frames[usize::try_from(seed >> 16).unwrap() % frames.len()];
+                all.push_str(frame);
+                // A flush after each piece: nothing is put off for long.
+                apart.push(frame.as_bytes());
+            }
+            at_once.push(all.as_bytes());
+            assert_eq!(at_once.reading(), apart.reading(), "{all:?}");
+            assert_eq!(at_once.bars(), apart.bars(), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_training_that_stopped_early_has_ended() {
+        let bar = "\r 50%| | 20/40 [00:10<00:10,  2.00it/s]";
+        let end = "\n{'train_runtime': 10.1, 'train_loss': 4.7, 'epoch': 2.5}\n";
+        let format = |chunks: &[&str]| {
+            let mut text = Text::new(&LogFormat::Auto, 1 << 20);
+            chunks.iter().for_each(|chunk| text.push(chunk.as_bytes()));
+            (text.reading().finished, text.format())
+        };
+        assert_eq!(format(&[bar, end]), (Some(true), Some("tqdm")));
+        assert_eq!(format(&[bar, end, "\r 50%| | 20/40 [00:10<00:10,  2.00it/s]\n"]).0, Some(true));
+        assert_eq!(format(&[bar, end, "\r  2%| | 1/40 [00:10<00:10,  2.00it/s]\n"]).0, Some(false));
+        assert_eq!(format(&[end]), (Some(true), Some("trainer")));
+    }
+
+    #[test]
+    fn a_rank_before_a_line_is_that_of_all_its_frames() {
+        let line = |rank: u32, done: u32| {
+            format!(
+                "[rank{rank}]: \rgen: 0%| | 0/9 [00:00<?, ?it/s]\rgen: 9%| | {done}/9 [00:0{done}<00:09, 1.00it/s]\n"
+            )
+        };
+        let reading = read(&[&line(0, 3), &line(1, 4), &line(0, 5)]);
+        assert_eq!((reading.done, reading.total), (Some(9.0), Some(18.0)));
     }
 }

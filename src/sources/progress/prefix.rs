@@ -37,8 +37,9 @@ fn one(text: &str) -> Option<(&str, &str)> {
 
 /// `2: `, of srun.
 fn number(text: &str) -> Option<(&str, &str)> {
-    let (digits, rest) = text.split_once(": ")?;
-    (digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some((digits, rest))
+    let end = text.bytes().take(6).take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = text.split_at_checked(end)?;
+    rest.strip_prefix(": ").filter(|_| end <= 5).map(|rest| (digits, rest))
 }
 
 /// `[rank0]:`, `[rank 0]`, `[default0]:[…`, `[1,0]<stdout>:`.
@@ -88,7 +89,7 @@ fn compose(text: &str) -> Option<(&str, &str)> {
 /// `TIME host name[4242]: text` in any of the journal's notations of time.
 fn journal(text: &str) -> Option<(&str, &str)> {
     let head = text.get(..text.floor_char_boundary(160)).unwrap_or_default();
-    let at = head.find("]: ")?;
+    let at = memchr::memmem::find(head.as_bytes(), b"]: ")?;
     let front = head.get(..at)?;
     let (before, pid) = front.rsplit_once('[')?;
     let words = before.split_whitespace().count();

@@ -12,11 +12,21 @@ use super::{Bar, Whole};
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
     let (title, rest) = text.split_once('|')?;
     let (_, stats) = rest.split_once("| ")?;
-    memchr::memmem::find_iter(stats.as_bytes(), " in ").find_map(|at| {
-        let (before, after) = (stats.get(..at)?, stats.get(at + " in ".len()..)?);
+    memchr::memmem::find_iter(stats.as_bytes(), " in").find_map(|at| {
+        let (before, after) = (stats.get(..at)?, stats.get(at + " in".len()..)?.trim_start());
         let counts = counts(before.trim_end())?;
-        let (elapsed, after) = span(after)?;
-        let inside = after.strip_prefix(" (")?;
+        let Some((elapsed, after)) = span(after) else {
+            // A narrow terminal cuts the frame; a count whose percentage agrees is whole.
+            return counts.total.is_some().then_some(Bar {
+                format: "alive-progress",
+                description: title.trim(),
+                done: counts.done,
+                total: counts.total,
+                finished: Some(false),
+                ..Bar::default()
+            });
+        };
+        let inside = after.strip_prefix(" (").unwrap_or_default();
         let (inside, is_closed) = match inside.split_once(')') {
             Some((inside, _)) => (inside, true),
             None => (inside, false),
@@ -59,6 +69,11 @@ fn counts(before: &str) -> Option<Counts> {
         let (done, total) = ratio.split_once('/')?;
         let (done, done_scaled) = amount(done)?;
         let (total, total_scaled) = amount(total)?;
+        let percent = if inside.ends_with('%') { inside } else { other };
+        let (percent, _) = leading(percent)?;
+        if total <= 0.0 || (done / total * 100.0 - percent).abs() > 1.01 {
+            return None;
+        }
         return Some(Counts {
             done: Some(done),
             total: Some(total),

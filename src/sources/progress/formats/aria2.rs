@@ -1,11 +1,27 @@
 //! aria2: `[#b4b240 5.0MiB/12MiB(41%) CN:1 DL:0.9MiB ETA:7s]`, drawn again and again on a terminal, and between rules and
-//! file names in a file. `(ERR)`, `(OK)` and the totals of its last table are about downloads, not bytes.
+//! file names in a file. `(OK):download completed.` at the end is about the last of them.
 
 use super::super::numbers::{size, span};
 use super::{Bar, Whole};
 
+/// What was seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memory {
+    total: Option<f64>,
+}
+
 /// Reads a frame.
-pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
+pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<'a>> {
+    if text == "(OK):download completed." {
+        let total = memory.aria2.total?;
+        return Some(Bar {
+            format: "aria2",
+            done: Some(total),
+            total: Some(total),
+            finished: Some(true),
+            ..Bar::default()
+        });
+    }
     let at = text.find("[#")?;
     let inside = text.get(at + 2..)?;
     let (identity, rest) = inside.split_once(' ')?;
@@ -19,12 +35,12 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
         Some(share) => share.split_once("%)")?.1,
         None => rest,
     };
+    memory.aria2.total = Some(total).filter(|&total| total > 0.0);
     let value = |name: &str| rest.split_once(name).map(|(_, value)| value);
     let bar = Bar {
         format: "aria2",
-        description: identity,
         done: Some(done),
-        total: Some(total).filter(|&total| total > 0.0),
+        total: memory.aria2.total,
         remaining: value(" ETA:").and_then(span).map(|(left, _)| left),
         rate: value(" DL:").and_then(|rate| size(rate, 1024.0)).map(|(rate, _)| rate),
         whole: if rest.contains(']') { Whole::Surely } else { Whole::Never },

@@ -30,6 +30,9 @@ pub mod tqdm;
 mod trainer;
 mod wget;
 
+#[cfg(test)]
+mod tests;
+
 pub use custom::Custom;
 
 use crate::config::LogFormat;
@@ -114,6 +117,8 @@ pub struct Format {
     pub weight: Weight,
     /// Every rank prints the same numbers of the whole job, so ranks are never added up.
     pub is_global: bool,
+    /// Bytes that each of its frames has: without one of them it is not asked.
+    needs: &'static [u8],
     /// Reads a frame that was cleaned of escapes.
     pub read: for<'a> fn(&'a str, &mut Memory) -> Option<Bar<'a>>,
 }
@@ -122,47 +127,69 @@ const fn format(
     name: &'static str,
     weight: Weight,
     is_global: bool,
+    needs: &'static [u8],
     read: for<'a> fn(&'a str, &mut Memory) -> Option<Bar<'a>>,
 ) -> Format {
-    Format { name, weight, is_global, read }
+    Format { name, weight, is_global, needs, read }
 }
 
 /// All formats, in the order in which they are asked.
 const TABLE: [Format; 18] = [
-    format("progress", Weight::Report, false, line::read),
-    format("megatron", Weight::Report, true, megatron::read),
-    format("nemo", Weight::Report, true, nemo::read),
-    format("torchtitan", Weight::Report, true, torchtitan::read),
-    format("llamafactory", Weight::Report, true, llamafactory::read),
+    format("progress", Weight::Report, false, b":", line::read),
+    format("megatron", Weight::Report, true, b"|/(:", megatron::read),
+    format("nemo", Weight::Report, true, b"|,/", nemo::read),
+    format("torchtitan", Weight::Report, true, b"tep", torchtitan::read),
+    format("llamafactory", Weight::Report, true, b"{\"_:", llamafactory::read),
     // tqdm and enlighten share a grammar; which of the two it was, the frame tells.
-    format("tqdm", Weight::Bar, false, tqdm::read),
-    format("enlighten", Weight::Bar, false, tqdm::read_counter),
+    format("tqdm", Weight::Bar, false, b"", tqdm::read),
+    format("enlighten", Weight::Bar, false, b"[]/", tqdm::read_counter),
     // keras draws with rich's characters, but its count stands before the bar.
-    format("keras", Weight::Bar, true, keras::read),
-    format("rich", Weight::Bar, false, rich::read),
-    format("alive-progress", Weight::Bar, false, alive::read),
-    format("progressbar2", Weight::Bar, false, progressbar2::read),
-    format("click", Weight::Bar, false, click::read),
-    format("rsync", Weight::Bar, false, rsync::read),
-    format("wget", Weight::Bar, false, wget::read),
-    format("curl", Weight::Bar, false, curl::read),
-    format("aria2", Weight::Bar, false, aria2::read),
-    format("pv", Weight::Bar, false, pv::read),
-    format("dd", Weight::Bar, false, dd::read),
+    format("keras", Weight::Bar, true, b"/", keras::read),
+    format("rich", Weight::Bar, false, b"", rich::read),
+    format("alive-progress", Weight::Bar, false, b"|", alive::read),
+    format("progressbar2", Weight::Bar, false, b"ET:", progressbar2::read),
+    format("click", Weight::Bar, false, b"[]", click::read),
+    format("rsync", Weight::Bar, false, b"", rsync::read),
+    format("wget", Weight::Bar, false, b"", wget::read),
+    format("curl", Weight::Bar, false, b"", curl::read),
+    format("aria2", Weight::Bar, false, b"", aria2::read),
+    format("pv", Weight::Bar, false, b":[]", pv::read),
+    format("dd", Weight::Bar, false, b"", dd::read),
 ];
 
 /// The end of a training in the words of its trainer; asked last, whatever was asked for.
-const NOTE: Format = format("trainer", Weight::Note, true, trainer::read);
+const NOTE: Format = format("trainer", Weight::Note, true, b"{'", trainer::read);
 
 /// What formats remember between frames.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
     line: line::Memory,
+    aria2: aria2::Memory,
     keras: keras::Memory,
     rsync: rsync::Memory,
     torchtitan: torchtitan::Memory,
     wget: wget::Memory,
     dd: dd::Memory,
+}
+
+/// Which bytes a frame has, found in one pass, so that most formats need not search it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bytes([u64; 4]);
+
+impl Bytes {
+    fn of(text: &str) -> Self {
+        let mut bits = [0; 4];
+        for byte in text.bytes() {
+            if let Some(word) = bits.get_mut(usize::from(byte >> 6)) {
+                *word |= 1_u64 << (byte & 63);
+            }
+        }
+        Self(bits)
+    }
+
+    fn have(self, needs: &[u8]) -> bool {
+        needs.iter().all(|byte| self.0.get(usize::from(byte >> 6)).is_some_and(|word| word >> (byte & 63) & 1 == 1))
+    }
 }
 
 /// The formats that one log is read with.
@@ -191,4 +218,43 @@ impl Formats {
             }
         }
     }
+
+    /// What the first format that understands it says of a frame that was cleaned of escapes: `whole` as it stands,
+    /// `rest` without what launchers put before it. The user's own pattern sees the whole. Formats lighter than `weight`
+    /// are not asked, notes aside.
+    pub fn read<'a>(
+        &self,
+        whole: &'a str,
+        rest: &'a str,
+        weight: Weight,
+        memory: &mut Memory,
+    ) -> Option<(Bar<'a>, Source)> {
+        match self {
+            Self::Custom(custom) => {
+                custom.read(whole).map(|bar| (bar, Source { weight: Weight::Report, is_global: false }))
+            }
+            Self::Table(formats) => {
+                // What is drawn with a percentage and a bar is no report.
+                let is_drawn = memchr::memmem::find(rest.as_bytes(), b"%|").is_some();
+                let bytes = if is_drawn { Bytes([u64::MAX; 4]) } else { Bytes::of(rest) };
+                formats
+                    .iter()
+                    .filter(|format| format.weight >= weight || format.weight == Weight::Note)
+                    .filter(|format| !(is_drawn && format.weight == Weight::Report) && bytes.have(format.needs))
+                    .find_map(|format| {
+                        let bar = (format.read)(rest, memory)?;
+                        Some((bar, Source { weight: format.weight, is_global: format.is_global }))
+                    })
+            }
+        }
+    }
+}
+
+/// What is known of a bar by its format.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    /// How much it says.
+    pub weight: Weight,
+    /// Ranks are never added up.
+    pub is_global: bool,
 }

@@ -19,7 +19,7 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
     // In the place of `ETA:`.
     let is_end = rest.trim_start().starts_with("Time:");
     let remaining = match (done, total, elapsed) {
-        (Some(done), Some(total), Some(elapsed)) if done > 0.0 && !is_end => {
+        (Some(done), Some(total), Some(elapsed)) if done > 0.0 && elapsed > 0.0 && !is_end => {
             Some(elapsed * (total - done).max(0.0) / done)
         }
         _ => None,

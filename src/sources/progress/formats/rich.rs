@@ -52,12 +52,14 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
 
 /// What stands before the bar and behind it.
 fn around(text: &str) -> Option<(&str, &str)> {
-    if let Some(start) = text.find(is_drawn) {
+    if let Some(start) =
+        ["━", "╸", "╺"].iter().filter_map(|cell| memchr::memmem::find(text.as_bytes(), cell.as_bytes())).min()
+    {
         let (front, bar) = text.split_at_checked(start)?;
         let rest = bar.trim_start_matches(is_drawn);
         return (bar.len() - rest.len() >= DRAWN_RUN * '━'.len_utf8()).then_some((front, rest));
     }
-    let start = text.find("--------------------")?;
+    let start = memchr::memmem::find(text.as_bytes(), &[b'-'; ASCII_RUN])?;
     let (front, bar) = text.split_at_checked(start)?;
     let rest = bar.trim_start_matches('-');
     (bar.len() - rest.len() >= ASCII_RUN && rest.starts_with(' ')).then_some((front, rest))

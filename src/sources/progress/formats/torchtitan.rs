@@ -17,7 +17,8 @@ pub struct Memory {
 pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<'a>> {
     let memory = &mut memory.torchtitan;
     let bar = Bar { format: "torchtitan", whole: Whole::Settled, ..Bar::default() };
-    if let Some((_, rest)) = text.split_once("step: ") {
+    let step = memchr::memmem::find(text.as_bytes(), b"step: ").and_then(|at| text.get(at + "step: ".len()..));
+    if let Some(rest) = step {
         let (done, rest) = leading(rest.trim_start())?;
         let rest = rest.trim_start();
         if !rest.starts_with("loss: ") || !(rest.contains("  memory: ") || rest.contains("  tps: ")) {
@@ -27,7 +28,9 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
         let bar = Bar { done: memory.done, total: memory.total, ..bar };
         return Some(Bar { finished: bar.reached(), ..bar });
     }
-    if let Some((_, rest)) = text.split_once(", total steps ") {
+    if memory.total.is_none()
+        && let Some((_, rest)) = text.split_once(", total steps ")
+    {
         memory.total = leading(rest).map(|(total, _)| total);
         return None;
     }

@@ -74,7 +74,8 @@ fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
         rate: rate(timing.rate_text, scaled),
         tokens_per_item,
         finished: total.map(|total| done >= total && timing.remaining == Some(0.0)),
-        whole: if timing.complete { Whole::Surely } else { Whole::Never },
+        // Times and count are whole even where the rest was cut.
+        whole: if timing.complete { Whole::Surely } else { Whole::Settled },
         ..Bar::default()
     })
 }
@@ -97,6 +98,8 @@ fn cut(text: &str) -> Option<Bar<'_>> {
         total: Some(total),
         // Of `100%| | 60/60` it cannot be told whether it was closed.
         finished: Some(done >= total),
+        // With a digit less, the ratio would be another; only that of 0 % would not.
+        whole: if percent >= 1.0 { Whole::Settled } else { Whole::Never },
         ..Bar::default()
     })
 }
@@ -319,7 +322,7 @@ mod tests {
     #[test]
     fn a_frame_cut_at_the_width_of_the_terminal_still_counts_but_is_not_complete() {
         let bar = parse("long: 12%|█ | 123/1000 [00:10<01:20, 9.9").unwrap();
-        assert_eq!((bar.done, bar.total, bar.whole), (Some(123.0), Some(1000.0), Whole::Never));
+        assert_eq!((bar.done, bar.total, bar.whole), (Some(123.0), Some(1000.0), Whole::Settled));
     }
 
     #[test]

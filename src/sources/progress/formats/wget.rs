@@ -2,7 +2,7 @@
 //! (`  5000K .......... ..........  41% 2.00M 5s`), and a last line with what was saved.
 //!
 //! The total is only in the line `Length: 12582912 (12M)` before, which is remembered. A row of dots is worth what its
-//! label and the next one are apart, so the dots of an unfinished row count as well: each is there or not.
+//! label and the next one are apart, so the dots of an unfinished row count as well: each is there or not. The name before a bar is no description: a long one scrolls by, another in each frame.
 
 use super::super::numbers::{clock, leading, size, span};
 use super::{Bar, Whole};
@@ -106,13 +106,11 @@ fn bar<'a>(text: &'a str, memory: &Memory) -> Option<Bar<'a>> {
         .map(str::trim)
         .and_then(|taken| span(taken).map(|(taken, _)| taken).or_else(|| clock(taken)));
     let is_end = elapsed.is_some();
-    let words = front.trim_end_matches(|c: char| c.is_ascii_digit());
     let total = memory.length;
     // The bar rounds to three digits; at the end the count is the length.
     let done = if is_end && percent == Some(100.0) { total.unwrap_or(done) } else { done };
     Some(Bar {
         format: "wget",
-        description: words.trim(),
         done: Some(done),
         total,
         elapsed,
