@@ -129,6 +129,9 @@ pub(super) struct Job {
     pub(super) numbers: Numbers,
 }
 
+/// Which bar is the job, and at which of its starts.
+pub(super) type Run = (u64, u32);
+
 /// A bar as the outside sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
@@ -239,7 +242,7 @@ impl Bars {
 
     /// What changes when the job is another bar, or the same one started again; and done and elapsed at its first frame,
     /// which a sum has not, since its parts start apart. Asked after every frame, so without any memory.
-    pub(super) fn run(&self) -> Option<((u64, u32), Option<(f64, f64)>)> {
+    pub(super) fn run(&self) -> Option<(Run, Option<(f64, f64)>)> {
         let (first, newest) = self.outer()?;
         let mut parts = self.seen.iter().filter(|seen| self.is_part(seen, first, newest));
         let is_sum = parts.nth(1).is_some();

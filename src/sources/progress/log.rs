@@ -19,7 +19,7 @@
 use std::path::PathBuf;
 
 use super::Source;
-use super::bars::{Bars, Job};
+use super::bars::{Bars, Job, Run};
 use super::file::{self, Links};
 use super::formats::{self, Bar, Formats, Memory, Weight, Whole};
 use super::frames::{self, Frames};
@@ -184,7 +184,7 @@ struct Facts {
     /// Done and elapsed at the first frame of this run that had both.
     first: Option<FirstLine>,
     /// Which bar was the job, and at which of its starts.
-    run: Option<(u64, u32)>,
+    run: Option<Run>,
     /// All of the above before the unfinished frames were taken for whole.
     before: Option<Before>,
     last: Vec<u8>,
@@ -199,7 +199,7 @@ struct Before {
     bars: Bars,
     note: Option<Note>,
     first: Option<FirstLine>,
-    run: Option<(u64, u32)>,
+    run: Option<Run>,
 }
 
 impl Facts {

@@ -88,9 +88,9 @@ fn compose(text: &str) -> Option<(&str, &str)> {
 
 /// `TIME host name[4242]: text` in any of the journal's notations of time.
 fn journal(text: &str) -> Option<(&str, &str)> {
-    let head = text.get(..text.floor_char_boundary(160)).unwrap_or_default();
-    let at = memchr::memmem::find(head.as_bytes(), b"]: ")?;
-    let front = head.get(..at)?;
+    let head = text.as_bytes().get(..text.len().min(160))?;
+    let at = memchr::memmem::find(head, b"]: ")?;
+    let front = text.get(..at)?;
     let (before, pid) = front.rsplit_once('[')?;
     let words = before.split_whitespace().count();
     let starts_with_time = front.contains(':') || front.starts_with('[');
@@ -105,8 +105,8 @@ fn journal(text: &str) -> Option<(&str, &str)> {
 fn time(text: &str) -> Option<(&str, &str)> {
     let (word, rest) = text.split_once(' ')?;
     let is_time = word.len() >= "2026-11-30T07:00:00Z".len()
-        && word.bytes().nth(4) == Some(b'-')
-        && word.bytes().nth(10) == Some(b'T')
+        && word.as_bytes().get(4) == Some(&b'-')
+        && word.as_bytes().get(10) == Some(&b'T')
         && word.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'T' | b':' | b'.' | b'+' | b'Z'));
     if !is_time {
         return None;

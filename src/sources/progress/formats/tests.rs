@@ -545,8 +545,8 @@ proptest! {
         row in 0..ROWS.len(), other in 0..ROWS.len(), cut in 0..200_usize, from in 0..200_usize, put in "[ 0-9:/%|\\[\\]().,kMé-]{0,4}",
     ) {
         let (one, two) = (ROWS[row].1, ROWS[other].1);
-        let cut = one.floor_char_boundary(cut.min(one.len()));
-        let from = two.floor_char_boundary(from.min(two.len()));
+        let boundary = |text: &str, at: usize| (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap();
+        let (cut, from) = (boundary(one, cut), boundary(two, from));
         let text = format!("{}{put}{}", &one[..cut], &two[from..]);
         let mut memory = Memory::default();
         if let Some(bar) = last(&text, &mut memory) {
