@@ -129,8 +129,8 @@ pub(super) struct Job {
     pub(super) numbers: Numbers,
 }
 
-/// Which bar is the job, and at which of its starts.
-pub(super) type Run = (u64, u32);
+/// Which bar is the job, at which of its starts, and of how many parts it is the sum: with one more the count jumps.
+pub(super) type Run = (u64, u32, usize);
 
 /// A bar as the outside sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -244,9 +244,8 @@ impl Bars {
     /// which a sum has not, since its parts start apart. Asked after every frame, so without any memory.
     pub(super) fn run(&self) -> Option<(Run, Option<(f64, f64)>)> {
         let (first, newest) = self.outer()?;
-        let mut parts = self.seen.iter().filter(|seen| self.is_part(seen, first, newest));
-        let is_sum = parts.nth(1).is_some();
-        Some(((first.first, first.restarts), first.start.filter(|_| !is_sum)))
+        let parts = self.seen.iter().filter(|seen| self.is_part(seen, first, newest)).count();
+        Some(((first.first, first.restarts, parts), first.start.filter(|_| parts <= 1)))
     }
 
     /// The outer bar of those alive, and the newest of all.
