@@ -143,7 +143,7 @@ pub static FAMILIES: &[Family] = &[
         kind: Gauge,
         labels: &["job_name", "bound"],
         help: "Seconds until the job is done; bound is low, mid or high (10, 50 and 90 % quantile), of which a plain \
-               mode knows only mid. Absent when the total or the pace is unknown and after the end.",
+               mode knows only mid. Absent when the total or the pace is unknown, while it is stalled, and after the end.",
         read: |snapshot, out| per_bound(snapshot, out, |job| &job.eta_seconds),
     },
     Family {

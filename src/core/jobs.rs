@@ -210,12 +210,12 @@ impl Job {
 
     /// Items settled per second.
     pub fn items_per_second(&self, now: Time) -> Answer<f64> {
-        self.while_it_runs(now, || self.run.items.read(now))
+        self.while_it_runs(now, || if self.stands_still(now) { Answer::Known(0.0) } else { self.run.items.read(now) })
     }
 
     /// Tokens of done items per second.
     pub fn done_tokens_per_second(&self, now: Time) -> Answer<f64> {
-        self.while_it_runs(now, || self.run.tokens.read(now))
+        self.while_it_runs(now, || if self.stands_still(now) { Answer::Known(0.0) } else { self.run.tokens.read(now) })
     }
 
     /// When it will be done.
@@ -223,7 +223,15 @@ impl Job {
         if self.is_complete() {
             return Answer::unknown("all items are done");
         }
+        if self.stands_still(now) {
+            // An end that moves away second by second is a number nobody should plan with.
+            return Answer::unknown("it stands still");
+        }
         self.while_it_runs(now, || self.run.eta.read(self.total(), now))
+    }
+
+    fn stands_still(&self, now: Time) -> bool {
+        self.stalled(now).get() == Some(true)
     }
 
     /// Bytes under its output paths.

@@ -153,14 +153,10 @@ fn end(job: &JobView, at: f64) -> Option<String> {
         return None;
     }
     let mut line = match &job.eta_seconds {
-        // An end that moves away by the second is none; how much is left to do still is worth a word.
-        Answer::Known(bounds) if job.state == JobState::Stalled => {
-            format!("End: not known while it stands still; {} more if it goes on as on average", text::span(bounds.mid))
-        }
         Answer::Known(bounds) => format!("End: {}", forecast(*bounds, at)),
         Answer::Unknown { unknown } => format!("End: not known ({unknown})"),
     };
-    if let Some(mode) = job.estimate_mode.get().filter(|_| job.state != JobState::Stalled) {
+    if let Some(mode) = job.estimate_mode.get() {
         let _ = write!(line, "; method: {}", mode.as_str().replace('_', " "));
     }
     if let Some(deadline) = job.deadline_at {
