@@ -3,7 +3,7 @@
 //! `sources → Observation → core → Snapshot → outputs` is worth something only while nobody takes a short cut. This
 //! reads the sources as text (comments and tests aside), so it sees a path however it is written.
 
-// A test stops at the first thing that is not as it should be, its helpers included.
+// A test stops at the first thing that is not as it should be, what it calls included.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;

@@ -110,6 +110,9 @@ fn line(output: &mut impl Write, line: &Line<'_>) -> anyhow::Result<()> {
 
 /// The status message of each job, under its moment.
 fn brief(output: &mut impl Write, snapshot: &Snapshot) -> std::io::Result<()> {
+    if snapshot.jobs.is_empty() {
+        writeln!(output, "{}  no jobs; --json shows engines and volumes", text::utc(snapshot.at))?;
+    }
     for job in &snapshot.jobs {
         for (index, line) in job.message.lines().enumerate() {
             let stamp = if index == 0 { text::utc(snapshot.at) } else { " ".repeat(20) };

@@ -30,12 +30,17 @@ impl Verdict {
 
 /// Runs promtool in a folder.
 pub fn promtool(arguments: &[&str], folder: &Path) -> Verdict {
+    promtool_reading("", arguments, folder)
+}
+
+/// Runs promtool in a folder with a text at its standard input.
+pub fn promtool_reading(input: &str, arguments: &[&str], folder: &Path) -> Verdict {
     let tools = std::env::var_os("LONGHAUL_TOOLS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools"), PathBuf::from);
     let program = tools.join("bin/promtool");
     assert!(
         program.exists(),
-        "{} is not there: run tests/tools, which fetches it, or set LONGHAUL_TOOLS to a folder with bin/promtool",
+        "{} is not there: run tests/tools/fetch, which fetches it, or set LONGHAUL_TOOLS to a folder with bin/promtool",
         program.display()
     );
     static VERSION: OnceLock<String> = OnceLock::new();
@@ -48,6 +53,7 @@ pub fn promtool(arguments: &[&str], folder: &Path) -> Verdict {
     assert!(version.contains("version 3."), "{} has to be of Prometheus 3, and is: {version}", program.display());
     let output = assert_cmd::Command::new(&program)
         .args(arguments)
+        .write_stdin(input)
         .current_dir(folder)
         .timeout(Duration::from_secs(300))
         .output()

@@ -1,4 +1,4 @@
-//! The real promtool judges the alert rules and our evaluation of them.
+//! The real promtool judges the scrape, the alert rules and our evaluation of them.
 //!
 //! A rule file means the same to Prometheus and to Longhaul or it means nothing, so nothing here is compared with a
 //! copy of ours of what Prometheus does: we evaluate, write down what came out as the expectation of a promtool unit
@@ -15,7 +15,7 @@ mod snapshots;
 
 use std::path::Path;
 
-use judge::{TestFile, promtool};
+use judge::{TestFile, promtool, promtool_reading};
 
 fn alerts_folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/alerts"))
@@ -26,6 +26,16 @@ fn the_rules_are_in_order() {
     for file in ["longhaul.rules.yml", "longhaul-prometheus.rules.yml"] {
         promtool(&["check", "rules", "--lint=all", "--lint-fatal", file], alerts_folder()).must_pass();
     }
+}
+
+/// The golden scrape has every family of the catalog. `check metrics` ends well only where lints are silent too.
+#[test]
+fn the_scrape_is_in_order() {
+    let scrape = include_str!("../golden/metrics.txt");
+    let check = |text: &str| promtool_reading(text, &["check", "metrics"], alerts_folder());
+    check(scrape).must_pass();
+    let no_counter = scrape.replace("longhaul_engine_restarts_total", "longhaul_engine_restarts");
+    assert!(!check(&no_counter).passed, "a counter without _total is refused");
 }
 
 #[test]

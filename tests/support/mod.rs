@@ -2,7 +2,7 @@
 //! state with a deadline.
 
 #![allow(dead_code, reason = "each test file uses its part")]
-// A test stops at the first thing that is not as it should be, its helpers included.
+// A test stops at the first thing that is not as it should be, what it calls included.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod engine;
