@@ -155,12 +155,13 @@ impl Running {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let log = folder.join("stderr");
         let mut command = longhaul(arguments);
-        command.args(["--web.listen-address", "127.0.0.1:0"]).stderr(File::create(&log).unwrap()).stdout(Stdio::null());
+        command.args(["--web.listen-address", "127.0.0.1:0"]);
+        command.stderr(File::create(&log).unwrap()).stdout(Stdio::null());
         let process = Process(command.spawn().unwrap());
         let address = wait_for("its address", LIMIT, || {
             let text = std::fs::read_to_string(&log).ok()?;
-            let rest = text.split_once("listening address=")?.1;
-            rest.split_once('\n').map(|(address, _)| address.to_owned())
+            let rest = text.split_once("listening address=127")?.1;
+            rest.split_once('\n').map(|(port, _)| format!("127{port}"))
         });
         wait_for("it is ready", LIMIT, || try_get(&address, "/-/ready").filter(|(status, _)| *status == 200));
         Self { process, address, log }
@@ -316,17 +317,20 @@ fn the_way_of_a_newcomer() {
     );
     probe(&["300 of 25,000 done", "300 done, 300,000 tokens", "all 6 are good\n"]);
 
-    let mut running = Running::start(folder.path(), &["--config.file", &file]);
+    let socket = format!("unix:{}", path("longhaul.sock"));
+    let mut running = Running::start(folder.path(), &["--config.file", &file, "--web.listen-address", &socket]);
     wait_for("the job", LIMIT, || {
         let job = get_json(&running.address, "/api/v1/snapshot")["jobs"][0].clone();
         (job["done"] == 300.0 && job["expected"] == 25000.0).then_some(())
     });
     let url = format!("http://{}", running.address);
-    let status = wait_for("the table", LIMIT, || {
-        let text = String::from_utf8(output(&["status", "--url", &url]).stdout).unwrap();
-        text.contains("acme/tiny-r1").then_some(text)
-    });
-    assert!(status.contains("synth_25k") && status.contains("300/25,000"), "{status}");
+    for url in [url, socket] {
+        let status = wait_for("the table", LIMIT, || {
+            let text = String::from_utf8(output(&["status", "--url", &url]).stdout).unwrap();
+            text.contains("acme/tiny-r1").then_some(text)
+        });
+        assert!(status.contains("synth_25k") && status.contains("300/25,000"), "{url}: {status}");
+    }
     running.let_it_live(3.0);
     assert_eq!(running.stop(), Some(0));
     let log = lines(&running.log());

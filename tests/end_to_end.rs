@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use support::peers::{Alertmanager, Demo, Prometheus, put_rules, scaled_rules};
 use support::smtp::{Options, Received, Server};
-use support::{get, wait_for};
+use support::{get, tool, wait_for};
 
 /// Everything here runs beside a dozen other processes on two cores.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -167,6 +167,8 @@ fn a_finished_job_is_mailed_once_and_everything_agrees() {
     assert_eq!(scene.mail.received().len(), 1);
 
     let metrics = get(&scene.demo.address, "/metrics");
+    let mut promtool = assert_cmd::Command::new(tool("promtool"));
+    promtool.args(["check", "metrics"]).timeout(LIMIT).write_stdin(metrics.as_str()).assert().success();
     assert!(metrics.contains("longhaul_job_state{job_name=\"synth_25k\",state=\"finished\"} 1\n"));
     let page = get(&scene.demo.address, "/");
     assert!(page.contains("synth_25k") && page.contains("finished"));
