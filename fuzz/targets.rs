@@ -11,13 +11,15 @@ use longhaul::config::LogFormat;
 use longhaul::model::engine::{EngineSample, RankSample};
 use longhaul::sources::engines::dialect;
 use longhaul::sources::exposition;
+use longhaul::sources::progress::items::Items;
 use longhaul::sources::progress::log::Text;
+use longhaul::sources::progress::pointer::{Pointer, Raw, scan};
 
 /// A target: the name of its corpus and binary, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: &[Target] = &[("exposition", exposition), ("log", log)];
+pub const TARGETS: &[Target] = &[("exposition", exposition), ("items", items), ("log", log), ("pointer", pointer)];
 
 /// Bodies of engines: whatever the bytes, reading ends, and what it says is bounded and sensible.
 pub fn exposition(body: &[u8]) {
@@ -75,6 +77,56 @@ fn read_log(bytes: &[u8], size: usize) -> Text {
     text.settle();
     text.settle();
     text
+}
+
+/// JSON lines: in two pieces they come to the same as in one, memory stays at the limit, and an item known by an id
+/// counts once however often it is said.
+pub fn items(text: &[u8]) {
+    const LIMIT: usize = 4096;
+    let new = || Items::new(Some("/usage/completion_tokens"), Some("/error"), LIMIT);
+    let mut whole = new();
+    whole.push(text);
+    let mut parts = new();
+    let (front, back) = text.split_at(text.len() / 3);
+    parts.push(front);
+    parts.settle();
+    parts.push(back);
+    assert_eq!(parts.counts(), whole.counts());
+    assert!(whole.capacity() <= 2 * LIMIT && parts.capacity() <= 2 * LIMIT);
+    let counts = whole.counts();
+    assert!(counts.tokens >= 0.0 && counts.with_tokens <= counts.good);
+
+    let mut once = new().known_by(Some("/id"));
+    once.push(text);
+    once.push(b"\n");
+    let said = once.counts();
+    let mut twice = new().known_by(Some("/id"));
+    for _ in 0..2 {
+        twice.push(text);
+        twice.push(b"\n");
+    }
+    let again = twice.counts();
+    assert!(said.good <= again.good && again.good <= 2 * said.good + said.failed, "{said:?} {again:?}");
+    assert!(again.mended <= again.failed && again.failed_for_good() <= again.failed);
+}
+
+/// Pointers: what serde_json reads is read the same, and whatever the bytes, the scan ends.
+pub fn pointer(text: &[u8]) {
+    let names = ["/usage/completion_tokens", "/error", "/a/0/b", "", "/a~1b"];
+    let pointers = names.map(Pointer::new);
+    let mut found: [Option<Raw<'_>>; 5] = [None; 5];
+    let scanned = scan(text, &pointers, &mut found);
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(text) else { return };
+    // Deeper than we go, serde_json still reads.
+    if scanned.is_err() {
+        return;
+    }
+    for (name, raw) in names.into_iter().zip(found) {
+        let theirs = value.pointer(name);
+        assert_eq!(raw.is_some(), theirs.is_some(), "{name:?}");
+        let read = raw.map(|raw| serde_json::from_slice::<serde_json::Value>(raw.bytes()).map_err(|_| ()));
+        assert_eq!(read, theirs.cloned().map(Ok), "{name:?}");
+    }
 }
 
 /// The laws of a sample.

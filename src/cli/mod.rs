@@ -5,6 +5,7 @@
 pub mod assets;
 pub mod check_config;
 pub mod demo;
+mod eta;
 pub mod init;
 mod logging;
 pub mod probe;
@@ -43,6 +44,8 @@ enum Command {
     Demo(Box<demo::Args>),
     /// Print what a running longhaul knows.
     Status(status::Args),
+    /// Say how far a job is and when it ends, from its log, its output or its folder; no configuration needed.
+    Eta(Box<eta::Args>),
     /// Say every problem of a configuration file.
     CheckConfig(check_config::Args),
     /// Write a configuration file from a few answers or flags.
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(*args),
         Command::Demo(args) => demo::run(*args),
         Command::Status(args) => run::block_on(async { status::run(args).await.map(|()| ExitCode::SUCCESS) }),
+        Command::Eta(args) => eta::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Record(args) => record::run(args),

@@ -145,6 +145,9 @@ pub enum ProgressKind {
         tokens: Option<String>,
         /// JSON pointer: the item failed when it is there and neither null, false nor empty.
         failed: Option<String>,
+        /// JSON pointer to what an item is known by: of several lines with the same one, one item counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
     },
     /// One small file of our own schema.
     Json {
@@ -152,6 +155,13 @@ pub enum ProgressKind {
         glob: String,
         /// JSON pointers that replace our schema's names.
         fields: JsonFields,
+    },
+    /// Files that appear, one an item.
+    Directory {
+        /// The folder.
+        path: PathBuf,
+        /// Which files below it count.
+        pattern: String,
     },
 }
 

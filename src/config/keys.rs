@@ -164,6 +164,7 @@ pub const PROGRESS_JSONL: Section = Section {
         key("jsonl", "a file or pattern", "required", "Files that grow by one line an item."),
         key("tokens", "a JSON pointer", "none", "The completion tokens of an item, as /usage/completion_tokens."),
         key("failed", "a JSON pointer", "none", "There, and neither null, false nor empty: the item failed."),
+        key("id", "a JSON pointer", "none", "Lines with the same value are one item, as /custom_id."),
     ],
 };
 
@@ -185,9 +186,8 @@ pub const PROGRESS_JSON: Section = Section {
 pub const PROGRESS_DIRECTORY: Section = Section {
     path: "progress[] (directory)",
     keys: &[
-        key("directory", "a folder", "required", "Files that appear, one an item.")
-            .later("does not count files in folders yet; ignored"),
-        key("pattern", "a pattern", "**/*", "Which files count."),
+        key("directory", "a folder", "required", "Files that appear, one an item."),
+        key("pattern", "a pattern", "**/*", "Which files count; unfinished and hidden ones never do."),
     ],
 };
 

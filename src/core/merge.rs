@@ -1,8 +1,9 @@
 //! Several progress sources of one job, merged by what each knows best.
 //!
-//! Output lines count what is really done, so `jsonl` wins for items and tokens; the job's own progress file is next; a
-//! log comes last for counts and first for the elapsed time, which only it prints. Several sources of one kind are parts
-//! of one job (two shards write two logs): their counts add up.
+//! Output lines count what is really done, so `jsonl` wins for items and tokens. Files that appear are next: they are what
+//! is really done too, but know nothing of tokens. Then the job's own progress file; a log comes last for counts and first
+//! for the elapsed time, which only it prints. Several sources of one kind are parts of one job (two shards write two
+//! logs): their counts add up.
 //!
 //! The hazard is failures. Lines and progress files count them apart from what is done, but in some scripts' logs `done`
 //! has them in it (see the two dialects in `sources::progress::line`), and nothing in one line tells which. So failures
@@ -19,6 +20,8 @@ use crate::model::job::Reading;
 pub enum SourceKind {
     /// One line an item.
     Jsonl,
+    /// One file an item.
+    Directory,
     /// A progress file of the job, or a drop-in one.
     Json,
     /// Lines or bars of text.

@@ -36,6 +36,7 @@ impl Roster {
                         ProgressKind::Log { .. } => SourceKind::Log,
                         ProgressKind::Jsonl { .. } => SourceKind::Jsonl,
                         ProgressKind::Json { .. } => SourceKind::Json,
+                        ProgressKind::Directory { .. } => SourceKind::Directory,
                     };
                     (SourceId::progress(&job.name, &progress.which), kind)
                 })

@@ -5,6 +5,7 @@
 
 pub mod eta;
 pub mod fill;
+pub mod one_shot;
 pub mod pace;
 pub mod rate;
 pub mod stall;

@@ -154,7 +154,7 @@ pub fn hung_path(path: &Path, table: &MountTable, last: Option<&PathReading>) ->
 /// Where the reader of a progress source starts: its path, or what stands before the first wildcard.
 pub fn start_of(kind: &ProgressKind) -> PathBuf {
     match kind {
-        ProgressKind::Log { path, .. } => path.clone(),
+        ProgressKind::Log { path, .. } | ProgressKind::Directory { path, .. } => path.clone(),
         ProgressKind::Jsonl { glob, .. } | ProgressKind::Json { glob, .. } => Path::new(glob)
             .components()
             .take_while(|component| !component.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']))
@@ -169,7 +169,7 @@ pub fn rooted(kind: &ProgressKind, rootfs: &Path) -> ProgressKind {
         return kind;
     }
     match &mut kind {
-        ProgressKind::Log { path, .. } => *path = under(rootfs, path),
+        ProgressKind::Log { path, .. } | ProgressKind::Directory { path, .. } => *path = under(rootfs, path),
         ProgressKind::Jsonl { glob, .. } | ProgressKind::Json { glob, .. } => {
             *glob = under(rootfs, Path::new(glob)).display().to_string();
         }

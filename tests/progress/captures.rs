@@ -58,6 +58,7 @@ fn read(row: &Value, kind: &str) -> Reading {
             glob: text,
             tokens: Some("/usage/completion_tokens".into()),
             failed: Some("/error".into()),
+            id: None,
         },
         ("trainer", Some("json")) => ProgressKind::Json {
             glob: text,

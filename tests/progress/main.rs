@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::cast_precision_loss, missing_docs)]
 
+mod access;
 mod captures;
+mod folders;
 mod life;
 
 use longhaul::config::Limits;

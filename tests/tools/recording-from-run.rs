@@ -259,6 +259,7 @@ fn progress_of(folder: &Path) -> Vec<Progress> {
                 glob: folder.join("output.jsonl").display().to_string(),
                 tokens: Some("/usage/completion_tokens".to_owned()),
                 failed: Some("/error".to_owned()),
+                id: None,
             },
         },
     ]

@@ -89,6 +89,7 @@ fn progress(simulation: &Handle) -> Vec<Progress> {
                 glob: simulation.jsonl().display().to_string(),
                 tokens: Some("/usage/completion_tokens".to_owned()),
                 failed: Some("/error".to_owned()),
+                id: None,
             },
         },
     ]

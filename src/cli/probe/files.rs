@@ -99,7 +99,7 @@ pub fn output(output: &Output, question: &Question) -> Answer {
 pub fn not_yet(kind: &ProgressKind, later: bool, question: &Question) -> Answer {
     let start = worker::start_of(kind);
     let (named, is_pattern) = match kind {
-        ProgressKind::Log { path, .. } => (path.as_path(), false),
+        ProgressKind::Log { path, .. } | ProgressKind::Directory { path, .. } => (path.as_path(), false),
         ProgressKind::Jsonl { glob, .. } | ProgressKind::Json { glob, .. } => {
             let glob = Path::new(glob);
             (glob, start != glob)
@@ -248,6 +248,7 @@ mod tests {
             glob: folder.path().join(name).display().to_string(),
             tokens: None,
             failed: None,
+            id: None,
         };
         for (kind, later, good, words) in [
             (log("run.log"), false, true, "there is run1.log: is that meant?"),

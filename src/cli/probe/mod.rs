@@ -126,7 +126,7 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
 /// Whether a progress source is what the job itself writes to one of its output paths.
 fn below(kind: &ProgressKind, output: &Path) -> bool {
     match kind {
-        ProgressKind::Log { path, .. } => path.starts_with(output),
+        ProgressKind::Log { path, .. } | ProgressKind::Directory { path, .. } => path.starts_with(output),
         ProgressKind::Jsonl { glob, .. } | ProgressKind::Json { glob, .. } => Path::new(glob).starts_with(output),
     }
 }

@@ -178,6 +178,9 @@ const KINDS: [(&str, &Section); 4] = [
     ("directory", &keys::PROGRESS_DIRECTORY),
 ];
 
+/// Which files of a `directory` count when it does not say.
+const EVERY_FILE: &str = "**/*";
+
 fn progress(map: &Map<'_>, problems: &mut Problems) -> Vec<Progress> {
     let mut counts = [0_u32; KINDS.len()];
     let mut list = Vec::new();
@@ -235,10 +238,10 @@ fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<Progress
             Some(ProgressKind::Log { path: path?, format: format?, bar })
         }
         "jsonl" => {
-            let (tokens, failed) = (pointer("tokens"), pointer("failed"));
+            let (tokens, failed, id) = (pointer("tokens"), pointer("failed"), pointer("id"));
             let glob = map.required_value("jsonl", problems, values::pattern);
             warn_of_brackets(map, "jsonl", glob.as_deref(), problems);
-            Some(ProgressKind::Jsonl { glob: glob?, tokens, failed })
+            Some(ProgressKind::Jsonl { glob: glob?, tokens, failed, id })
         }
         "json" => {
             let mut fields = JsonFields::default();
@@ -253,9 +256,10 @@ fn source(name: &str, map: &Map<'_>, problems: &mut Problems) -> Option<Progress
             Some(ProgressKind::Json { glob: glob?, fields })
         }
         _ => {
-            map.required_value("directory", problems, values::path);
-            map.value("pattern", problems, values::relative_pattern);
-            None
+            let mut pattern = EVERY_FILE.to_owned();
+            set(&mut pattern, map.value("pattern", problems, values::relative_pattern));
+            let path = map.required_value("directory", problems, values::path);
+            Some(ProgressKind::Directory { path: path?, pattern })
         }
     }
 }

@@ -109,7 +109,7 @@ pub fn parse_last_line(text: &[u8], fields: &Fields) -> Result<Reading, Unusable
 }
 
 /// Unix seconds, Unix milliseconds, or RFC 3339; what is none of these is not known.
-fn moment(raw: Raw<'_>) -> Option<Time> {
+pub fn moment(raw: Raw<'_>) -> Option<Time> {
     if let Some(number) = raw.number() {
         return match number {
             // Until the year 5138 seconds are below this; milliseconds have been above it since 1973.

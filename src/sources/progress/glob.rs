@@ -99,7 +99,7 @@ fn walk(mut base: PathBuf, parts: &[&OsStr], depth: usize, matches: &mut Matches
 }
 
 /// `*` and `?` against one name, in time proportional to the product of the lengths at worst.
-fn name_matches(pattern: &[u8], name: &[u8]) -> bool {
+pub(super) fn name_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where the last star stood and what it has swallowed so far.
     let mut star: Option<(usize, usize)> = None;

@@ -13,7 +13,8 @@
 
 use memchr::memchr;
 
-use super::pointer::{Pointer, Raw, scan};
+use super::hashes::{Ids, Told};
+use super::pointer::{Malformed, Pointer, Raw, scan};
 use super::tail::Receiver;
 
 /// What the lines so far come to.
@@ -27,6 +28,8 @@ pub struct Counts {
     pub tokens: f64,
     /// Good items whose tokens are known.
     pub with_tokens: u64,
+    /// Items that failed and then came good in a later line; they are in `failed` as well.
+    pub mended: u64,
     /// Lines that made no sense, or items whose fields could not be read.
     pub unread: u64,
     /// What was wrong with the last of them.
@@ -40,10 +43,17 @@ impl Counts {
         self.failed += other.failed;
         self.tokens += other.tokens;
         self.with_tokens += other.with_tokens;
+        self.mended += other.mended;
         self.unread += other.unread;
         if other.unread_reason.is_some() {
             self.unread_reason.clone_from(&other.unread_reason);
         }
+    }
+
+    /// Items that failed and did not come good. A line of another file may have mended one, so this is only right for
+    /// the sum of all files.
+    pub const fn failed_for_good(&self) -> u64 {
+        self.failed.saturating_sub(self.mended)
     }
 
     fn unread(&mut self, reason: &str) {
@@ -66,11 +76,27 @@ enum State {
     Other,
 }
 
+/// What is looked for in a line.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    pointers: Vec<Pointer>,
+    tokens: Option<usize>,
+    failed: Option<usize>,
+    id: Option<usize>,
+    ids: Ids,
+}
+
+impl Wanted {
+    fn add(&mut self, pointer: Option<&str>) -> Option<usize> {
+        self.pointers.push(Pointer::new(pointer?));
+        Some(self.pointers.len() - 1)
+    }
+}
+
 /// Counts the lines of one file.
 #[derive(Debug, Clone)]
 pub struct Items {
-    pointers: Vec<Pointer>,
-    has_tokens: bool,
+    fields: Wanted,
     limit: usize,
     state: State,
     /// The beginning of the current line, unless it is too long.
@@ -86,9 +112,11 @@ pub struct Items {
 impl Items {
     /// `tokens` and `failed` are JSON pointers, `limit` the bytes of a line that are kept.
     pub fn new(tokens: Option<&str>, failed: Option<&str>, limit: usize) -> Self {
+        let mut fields = Wanted::default();
+        fields.tokens = fields.add(tokens);
+        fields.failed = fields.add(failed);
         Self {
-            pointers: tokens.into_iter().chain(failed).map(Pointer::new).collect(),
-            has_tokens: tokens.is_some(),
+            fields,
             limit,
             state: State::Blank,
             partial: Vec::new(),
@@ -100,14 +128,26 @@ impl Items {
         }
     }
 
+    /// Lines with the same value at `id` are one item; clones share what they have seen.
+    #[must_use]
+    pub fn known_by(mut self, id: Option<&str>) -> Self {
+        self.fields.id = self.fields.add(id);
+        self
+    }
+
     /// The pointer to the tokens, if there is one.
     pub fn tokens(&self) -> Option<&str> {
-        self.pointers.first().filter(|_| self.has_tokens).map(Pointer::as_str)
+        self.fields.pointers.get(self.fields.tokens?).map(Pointer::as_str)
     }
 
     /// Whether there is a pointer for failures.
-    pub fn has_failed(&self) -> bool {
-        self.pointers.len() > usize::from(self.has_tokens)
+    pub const fn has_failed(&self) -> bool {
+        self.fields.failed.is_some()
+    }
+
+    /// The ids seen so far, if items are known by one.
+    pub(super) fn ids(&self) -> Option<&Ids> {
+        self.fields.id.map(|_| &self.fields.ids)
     }
 
     /// The next bytes of the file.
@@ -140,7 +180,7 @@ impl Items {
     pub fn settle(&mut self) -> bool {
         if !self.grew && self.provisional.is_none() && self.state == State::Item && !self.too_long {
             let mut counts = Counts::default();
-            count_line(&mut counts, &self.partial, &self.pointers, self.has_tokens);
+            count_line(&mut counts, &self.partial, &self.fields, false);
             self.provisional = Some(counts).filter(|counts| counts.unread == 0);
         }
         self.grew = false;
@@ -175,7 +215,7 @@ impl Items {
         match self.state {
             State::Blank => {}
             State::Other => self.counts.unread("a line does not begin like a JSON object"),
-            State::Item if self.pointers.is_empty() => self.counts.good += 1,
+            State::Item if self.fields.pointers.is_empty() => self.counts.good += 1,
             State::Item => {
                 let whole = if self.partial.is_empty() && !self.too_long && last.len() <= self.limit {
                     Some(last)
@@ -184,7 +224,7 @@ impl Items {
                     Some(self.partial.as_slice()).filter(|_| !self.too_long)
                 };
                 match whole {
-                    Some(text) => count_line(&mut self.counts, text, &self.pointers, self.has_tokens),
+                    Some(text) => count_line(&mut self.counts, text, &self.fields, true),
                     None => {
                         self.counts.good += 1;
                         self.counts.unread("a line is longer than limits.line: it counts, its fields are not known");
@@ -219,28 +259,35 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf)
 }
 
-/// Checks a whole line and counts it.
-fn count_line(counts: &mut Counts, text: &[u8], pointers: &[Pointer], has_tokens: bool) {
+/// Checks a whole line and counts it; `kept` is false for a look at a line that will come again.
+fn count_line(counts: &mut Counts, text: &[u8], wanted: &Wanted, kept: bool) {
     let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    let mut found: [Option<Raw<'_>>; 2] = [None; 2];
-    if let Err(malformed) = scan(text.get(..end).unwrap_or_default(), pointers, &mut found) {
+    let mut found: [Option<Raw<'_>>; 3] = [None; 3];
+    if let Err(malformed) = scan(text.get(..end).unwrap_or_default(), &wanted.pointers, &mut found) {
         counts.unread(match malformed {
-            super::pointer::Malformed::Torn => "a line is JSON that ends in the middle",
-            super::pointer::Malformed::Unexpected(_) => "a line is no JSON",
-            super::pointer::Malformed::TooDeep => "a line is nested too deep",
+            Malformed::Torn => "a line is JSON that ends in the middle",
+            Malformed::Unexpected(_) => "a line is no JSON",
+            Malformed::TooDeep => "a line is nested too deep",
         });
         return;
     }
-    let (tokens, failed) = match found {
-        [tokens, failed] if has_tokens => (tokens, failed),
-        [failed, _] => (None, failed),
-    };
-    if failed.is_some_and(Raw::is_truthy) {
-        counts.failed += 1;
+    let at = |index: Option<usize>| found.get(index?).copied().flatten();
+    let is_good = !at(wanted.failed).is_some_and(Raw::is_truthy);
+    // A line without an id, or with an empty one, is an item of its own.
+    let told = at(wanted.id)
+        .filter(|id| id.is_truthy() || id.number().is_some())
+        .map_or(Told::New, |id| wanted.ids.tell(id.bytes(), is_good, kept));
+    match (told, is_good) {
+        (Told::Again, _) => return,
+        (Told::Mended, _) => counts.mended += 1,
+        (Told::New, true) => {}
+        (Told::New, false) => counts.failed += 1,
+    }
+    if !is_good {
         return;
     }
     counts.good += 1;
-    if let Some(tokens) = tokens.and_then(Raw::count) {
+    if let Some(tokens) = at(wanted.tokens).and_then(Raw::count) {
         counts.tokens += tokens;
         counts.with_tokens += 1;
     }

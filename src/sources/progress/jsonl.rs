@@ -4,10 +4,16 @@
 //! - renamed within the glob it goes on where it was; two names of one file count once;
 //! - a new file under a known name, at once or later, while the old one is nowhere in the glob, is a replacement: the
 //!   old items are void, since they are done again;
+//! - unless the old one stands beside it under a name that begins the same (`out.jsonl.1`): it was rotated, and its items
+//!   stay counted, also when it is packed later;
 //! - truncated, or otherwise a new content: its own items are void;
 //! - a name that is just gone, while others are there, was moved away or packed: its items were done and stay counted;
 //! - when all are gone the source is missing, and whatever appears next starts at zero;
 //! - compressed and unfinished names (`.gz`, `.zst`, `.tmp`, `.part`, …) never count, whatever the glob says.
+//!
+//! With `id`, lines with the same id are one item in all files together, and one that failed and then came good is good
+//! ([`super::hashes`]). Then a void file makes everything be read again, since nobody knows whose the ids were; items of
+//! files that are gone are void, too.
 //!
 //! What makes numbers go back is told by `generation`. A *copy* beside its original, both in the glob, is two files.
 //!
@@ -15,9 +21,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::budget::Budget;
 use super::file::{self, Links};
+use super::hashes::{Ids, MAX_IDS};
 use super::items::{Counts, Items};
 use super::numbers::as_float;
 use super::tail::{FileKey, Follower};
@@ -29,6 +39,9 @@ use crate::model::{Failure, FailureKind, Time};
 const NEVER: [&str; 13] =
     ["gz", "zst", "bz2", "xz", "lz4", "zip", "Z", "tmp", "part", "partial", "swp", "lock", "incomplete"];
 
+/// Names that are looked at for a rotated file.
+const MAX_BESIDE: usize = 10_000;
+
 /// Counts the lines of all files that a glob matches.
 #[derive(Debug)]
 pub(super) struct JsonlSource {
@@ -39,9 +52,18 @@ pub(super) struct JsonlSource {
     /// Items of files that are gone for so long that they are only a number.
     base: Counts,
     nothing_left: bool,
+    /// All files that were there were read to their ends once; until then a sum says nothing.
+    caught_up: bool,
+    /// Which file was the last that a slice had time for.
+    turn: Option<FileKey>,
+    /// Another length of a slice, for tests.
+    slice: Option<Duration>,
     generation: u32,
     buffer: Vec<u8>,
 }
+
+/// The files that are there, by identity, as they looked.
+type Present = BTreeMap<FileKey, (PathBuf, Metadata)>;
 
 /// A file that was seen.
 #[derive(Debug)]
@@ -52,21 +74,24 @@ struct Known {
 
 impl JsonlSource {
     /// Touches nothing yet.
-    pub(super) fn new(pattern: PathBuf, tokens: Option<&str>, failed: Option<&str>, limit_line: usize) -> Self {
+    pub(super) fn new(pattern: PathBuf, items: Items) -> Self {
         Self {
             has_wildcard: pattern.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?')),
             pattern,
-            items: Items::new(tokens, failed, limit_line),
+            items,
             known: BTreeMap::new(),
             base: Counts::default(),
             nothing_left: false,
+            caught_up: false,
+            turn: None,
+            slice: None,
             generation: 0,
             buffer: Vec::new(),
         }
     }
 
     /// The files that are there now, by identity; a file with two names is there once. Also what could not be looked at.
-    fn present(&self) -> Result<(BTreeMap<FileKey, PathBuf>, Option<Failure>), Failure> {
+    fn present(&self) -> Result<(Present, Option<Failure>), Failure> {
         let matches = glob::expand(&self.pattern)?;
         let mut problem = matches.failure;
         let mut present = BTreeMap::new();
@@ -76,7 +101,7 @@ impl JsonlSource {
             }
             match file::look(&path, Links::Follow) {
                 Ok(metadata) => {
-                    present.entry(FileKey::of(&metadata)).or_insert(path);
+                    present.entry(FileKey::of(&metadata)).or_insert((path, metadata));
                 }
                 Err(failure) if !self.has_wildcard => return Err(failure),
                 // It went away while we looked, or is a folder that happens to match.
@@ -87,15 +112,20 @@ impl JsonlSource {
         Ok((present, problem))
     }
 
-    /// Brings what is known in line with what is there, by the rules above.
-    fn reconcile(&mut self, present: &BTreeMap<FileKey, PathBuf>) {
+    /// Brings what is known in line with what is there, by the rules above; true when something became void.
+    fn reconcile(&mut self, present: &Present) -> bool {
         let anew = self.nothing_left && !present.keys().any(|key| self.known.contains_key(key));
-        let taken: BTreeSet<&Path> = present.values().map(PathBuf::as_path).collect();
+        let taken: BTreeSet<&Path> = present.values().map(|(path, _)| path.as_path()).collect();
         let mut voided = false;
         self.known.retain(|key, known| {
-            if let Some(path) = present.get(key) {
+            if let Some((path, _)) = present.get(key) {
                 known.follower.moved_to(path.clone());
                 return true;
+            }
+            if taken.contains(known.follower.path())
+                && let Some(path) = rotated(known.follower.path(), key)
+            {
+                known.follower.moved_to(path);
             }
             let replaced = taken.contains(known.follower.path());
             voided |= anew || replaced;
@@ -103,12 +133,13 @@ impl JsonlSource {
         });
         if anew {
             self.base = Counts::default();
+            self.caught_up = false;
         }
         self.nothing_left = false;
         if voided {
             self.generation = self.generation.saturating_add(1);
         }
-        for (key, path) in present {
+        for (key, (path, _)) in present {
             self.known.entry(*key).or_insert_with(|| Known {
                 follower: Follower::new(path.clone(), Links::Follow),
                 items: self.items.clone(),
@@ -120,6 +151,37 @@ impl JsonlSource {
                 self.base.add(&known.items.counts());
             }
         }
+        voided
+    }
+
+    /// Reads what is new for one slice, beginning behind the file that the last slice ended with. What could not be
+    /// read, and whether a file started anew.
+    fn read(&mut self, present: &Present, now: Time) -> (BTreeMap<FileKey, Failure>, bool) {
+        let budget = self.slice.map_or_else(Budget::start, Budget::of);
+        let (behind, until) = match self.turn.take() {
+            Some(turn) => (Bound::Excluded(turn), Bound::Included(turn)),
+            // The first file is first, and nothing is before it.
+            None => (Bound::Unbounded, Bound::Excluded(FileKey::default())),
+        };
+        let later = present.range((behind, Bound::Unbounded));
+        let earlier = present.range((Bound::Unbounded, until));
+        let mut failures = BTreeMap::new();
+        let mut voided = false;
+        for key in later.chain(earlier).map(|(key, _)| key) {
+            let Some(known) = self.known.get_mut(key) else { continue };
+            if let Err(failure) = known.follower.poll_within(budget, now, &mut self.buffer, &mut known.items) {
+                failures.insert(*key, failure);
+            }
+            if known.items.settle() {
+                self.generation = self.generation.saturating_add(1);
+                voided = true;
+            }
+            if budget.is_spent() {
+                self.turn = Some(*key);
+                break;
+            }
+        }
+        (failures, voided)
     }
 }
 
@@ -141,51 +203,82 @@ impl Source for JsonlSource {
             };
             return Err(failure);
         }
-        self.reconcile(&present);
-        let mut read = Vec::new();
-        for key in present.keys() {
-            let Some(known) = self.known.get_mut(key) else { continue };
-            match known.follower.poll(now, &mut self.buffer, &mut known.items) {
-                Ok(metadata) => read.push(metadata),
-                Err(failure) => problem = Some(failure),
-            }
-            if known.items.settle() {
-                self.generation = self.generation.saturating_add(1);
-            }
+        let mut voided = self.reconcile(&present);
+        let (mut failures, anew) = self.read(&present, now);
+        voided |= anew;
+        if voided && let Some(ids) = self.items.ids() {
+            // Nobody knows which of the ids were the void lines', so all that is there is read again.
+            ids.clear();
+            self.known.clear();
+            self.base = Counts::default();
+            self.caught_up = false;
+            self.reconcile(&present);
+            failures = self.read(&present, now).0;
         }
-        match (read.is_empty(), problem) {
+        // What may not be read is no reason to say nothing of the others; what is not read yet is, the first time.
+        let is_unread = |key: &FileKey| self.known.get(key).is_some_and(|known| !known.follower.was_read());
+        let behind: Vec<&FileKey> = present.keys().filter(|key| is_unread(key)).collect();
+        let is_waiting = |key: &FileKey| failures.get(key).is_none_or(|failure| failure.kind == FailureKind::Timeout);
+        let waiting = behind.iter().filter(|key| is_waiting(key)).count();
+        if !self.caught_up && waiting > 0 {
+            let message = format!("{} of {} files are still to be read for the first time", waiting, present.len());
+            let one = failures.into_values().find(|failure| failure.kind == FailureKind::Timeout);
+            return Err(one.filter(|_| present.len() == 1).unwrap_or_else(|| Budget::unfinished(message)));
+        }
+        self.caught_up = true;
+        let is_all = present.keys().all(|key| failures.contains_key(key));
+        problem = failures.into_values().last().or(problem);
+        match (is_all, problem) {
             (true, Some(failure)) => Err(failure),
-            (_, problem) => Ok(self.reading(&read, problem)),
+            (_, problem) => Ok(self.reading(&present, problem)),
         }
     }
 }
 
 impl JsonlSource {
-    fn reading(&self, files: &[Metadata], problem: Option<Failure>) -> Reading {
+    fn reading(&self, present: &Present, problem: Option<Failure>) -> Reading {
         let mut counts = self.base.clone();
-        for known in self.known.values() {
+        // Half of a file that appeared is not half of its items now and the rest at the next poll: it is not known yet.
+        for known in self.known.values().filter(|known| known.follower.was_read()) {
             counts.add(&known.items.counts());
         }
+        let files = || present.values().map(|(_, metadata)| metadata);
         let tokens_are_known = counts.with_tokens > 0 || counts.good == 0;
         let mut unread = counts.unread_reason.clone().map(|reason| Unread { lines: counts.unread, reason });
         if self.items.tokens().is_some() && !tokens_are_known && unread.is_none() {
             let pointer = self.items.tokens().unwrap_or_default();
             unread = Some(Unread { lines: counts.good, reason: format!("no line has a number at {pointer}") });
         }
+        if let Some(beyond) = self.items.ids().map(Ids::beyond).filter(|beyond| *beyond > 0) {
+            let reason = format!("over {MAX_IDS} ids: lines with others count without being compared");
+            unread = Some(Unread { lines: beyond, reason });
+        }
         if let Some(failure) = problem {
             unread = Some(Unread { lines: counts.unread, reason: failure.message });
         }
         Reading {
             done: Some(as_float(counts.good)),
-            failed: self.items.has_failed().then(|| as_float(counts.failed)),
+            failed: self.items.has_failed().then(|| as_float(counts.failed_for_good())),
             tokens: self.items.tokens().filter(|_| tokens_are_known).map(|_| counts.tokens),
-            bytes: Some(files.iter().map(file::bytes_taken).fold(0, u64::saturating_add)),
-            updated_at: files.iter().map(file::written_at).max(),
+            bytes: Some(files().map(file::bytes_taken).fold(0, u64::saturating_add)),
+            updated_at: files().map(file::written_at).max(),
             unread,
             generation: self.generation,
             ..Reading::default()
         }
     }
+}
+
+/// Where the file that was at `path` was rotated to: a name that begins with its own.
+fn rotated(path: &Path, key: &FileKey) -> Option<PathBuf> {
+    let name = path.file_name()?.as_encoded_bytes();
+    let is_after = |after: &[u8]| matches!(after.first(), Some(b'.' | b'-' | b'_'));
+    let entries = std::fs::read_dir(path.parent()?).ok()?.take(MAX_BESIDE).flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().strip_prefix(name).is_some_and(is_after))
+        .map(|entry| entry.path())
+        .filter(|path| !is_never(path))
+        .find(|path| file::look(path, Links::Refuse).is_ok_and(|metadata| FileKey::of(&metadata) == *key))
 }
 
 fn is_never(path: &Path) -> bool {
@@ -194,137 +287,4 @@ fn is_never(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::{self, File, OpenOptions};
-    use std::io::Write;
-    use std::time::Duration;
-
-    struct Bench {
-        folder: tempfile::TempDir,
-        source: JsonlSource,
-        now: Time,
-    }
-
-    impl Bench {
-        fn new(pattern: &str) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let source = JsonlSource::new(folder.path().join(pattern), Some("/tokens"), Some("/error"), 4096);
-            Self { folder, source, now: Time::from_micros(0) }
-        }
-
-        fn append(&self, name: &str, text: &str) {
-            let path = self.folder.path().join(name);
-            OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
-        }
-
-        fn rename(&self, from: &str, to: &str) {
-            fs::rename(self.folder.path().join(from), self.folder.path().join(to)).unwrap();
-        }
-
-        fn remove(&self, name: &str) {
-            fs::remove_file(self.folder.path().join(name)).unwrap();
-        }
-
-        fn poll(&mut self) -> Result<Reading, Failure> {
-            self.now = self.now + Duration::from_secs(2);
-            self.source.poll(self.now)
-        }
-
-        #[track_caller]
-        fn expect(&mut self, done: f64, generation: u32) {
-            let reading = self.poll().unwrap();
-            assert_eq!((reading.done, reading.generation), (Some(done), generation));
-        }
-    }
-
-    const TWO: &str = "{\"id\": 1, \"tokens\": 5}\n{\"id\": 2, \"tokens\": 7}\n";
-
-    #[test]
-    fn files_appear_grow_and_are_summed() {
-        let mut bench = Bench::new("*.jsonl");
-        assert_eq!(bench.poll().unwrap_err().kind, FailureKind::Missing);
-        bench.append("a.jsonl", TWO);
-        bench.append("a.jsonl.gz", TWO);
-        bench.expect(2.0, 0);
-        bench.append("b.jsonl", TWO);
-        let more = "{\"error\": \"timeout\", \"tokens\": 3}\n{\"id\"";
-        bench.append("a.jsonl", more);
-        let reading = bench.poll().unwrap();
-        assert_eq!((reading.done, reading.failed, reading.tokens), (Some(4.0), Some(1.0), Some(24.0)));
-        assert_eq!(reading.bytes, Some(u64::try_from(2 * TWO.len() + more.len()).unwrap()));
-        fs::create_dir(bench.folder.path().join("folder.jsonl")).unwrap();
-        bench.expect(4.0, 0);
-    }
-
-    #[test]
-    fn a_file_renamed_within_the_glob_counts_once_and_one_that_left_stays_counted() {
-        let mut bench = Bench::new("*.jsonl");
-        bench.append("out.jsonl", TWO);
-        bench.expect(2.0, 0);
-        bench.rename("out.jsonl", "out-1.jsonl");
-        bench.append("out.jsonl", "{}\n");
-        bench.expect(3.0, 0);
-        fs::hard_link(bench.folder.path().join("out.jsonl"), bench.folder.path().join("same.jsonl")).unwrap();
-        bench.expect(3.0, 0);
-        bench.rename("out-1.jsonl", "out-1.jsonl.gz");
-        bench.expect(3.0, 0);
-        bench.remove("out-1.jsonl.gz");
-        bench.expect(3.0, 0);
-        // The inode number may be used again; that is another file.
-        bench.append("out-2.jsonl", TWO);
-        bench.expect(5.0, 0);
-    }
-
-    #[test]
-    fn what_is_replaced_truncated_or_wholly_gone_starts_anew() {
-        let mut bench = Bench::new("*.jsonl");
-        bench.append("a.jsonl", TWO);
-        bench.append("b.jsonl", TWO);
-        bench.expect(4.0, 0);
-        bench.append("new", "{}\n");
-        bench.rename("new", "a.jsonl");
-        bench.expect(3.0, 1);
-        File::create(bench.folder.path().join("b.jsonl")).unwrap();
-        bench.expect(1.0, 2);
-        bench.remove("a.jsonl");
-        bench.remove("b.jsonl");
-        assert_eq!(bench.poll().unwrap_err().kind, FailureKind::Missing);
-        bench.append("c.jsonl", TWO);
-        bench.expect(2.0, 3);
-    }
-
-    #[test]
-    fn a_plain_path_deleted_and_written_again() {
-        let mut bench = Bench::new("out.jsonl");
-        bench.append("out.jsonl", TWO);
-        bench.expect(2.0, 0);
-        bench.rename("out.jsonl", "aside");
-        assert_eq!(bench.poll().unwrap_err().kind, FailureKind::Missing);
-        bench.rename("aside", "out.jsonl");
-        bench.append("out.jsonl", "{}\n");
-        bench.expect(3.0, 0);
-        bench.remove("out.jsonl");
-        bench.poll().unwrap_err();
-        bench.append("out.jsonl", TWO);
-        bench.expect(2.0, 1);
-    }
-
-    #[test]
-    fn a_pointer_that_is_never_there_is_unknown_and_not_zero() {
-        let mut bench = Bench::new("out.jsonl");
-        bench.append("out.jsonl", "");
-        assert_eq!(bench.poll().unwrap().tokens, Some(0.0));
-        bench.append("out.jsonl", "{}\n");
-        let reading = bench.poll().unwrap();
-        assert_eq!((reading.done, reading.tokens), (Some(1.0), None));
-        assert_eq!(reading.unread.unwrap().reason, "no line has a number at /tokens");
-    }
-
-    #[test]
-    fn what_is_no_file_is_refused() {
-        let mut bench = Bench::new("fifo");
-        nix::unistd::mkfifo(&bench.folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(bench.poll().unwrap_err().kind, FailureKind::NotAFile);
-    }
-}
+mod tests;

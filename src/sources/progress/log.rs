@@ -18,7 +18,6 @@
 
 use std::path::PathBuf;
 
-use super::Source;
 use super::bars::{Bars, Job, Run};
 use super::file::{self, Links};
 use super::formats::{self, Bar, Formats, Memory, Weight, Whole};
@@ -27,6 +26,7 @@ use super::framing::{STREAMS, Unwrap};
 use super::prefix;
 use super::repeat::Repeat;
 use super::tail::{Follower, Receiver};
+use super::{Details, Source};
 use crate::config::LogFormat;
 use crate::model::job::{FirstLine, Reading};
 use crate::model::{Failure, Time};
@@ -64,6 +64,10 @@ impl Source for LogSource {
         reading.bytes = Some(file::bytes_taken(&metadata));
         reading.updated_at = Some(file::written_at(&metadata));
         Ok(reading)
+    }
+
+    fn details(&self) -> Details {
+        Details { format: self.text.format().map(str::to_owned), bars: self.text.bars(), span: None }
     }
 }
 

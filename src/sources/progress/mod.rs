@@ -31,15 +31,26 @@ pub mod document;
 pub mod drop_in;
 mod json;
 
+// Files that are items.
+mod directory;
+
 // Files: opening, following, finding.
+mod budget;
 mod file;
 mod glob;
+mod hashes;
 mod tail;
+
+mod details;
+pub mod peek;
+
+use items::Items;
 
 use crate::config::{Limits, ProgressKind};
 use crate::model::job::Reading;
 use crate::model::{Failure, Time};
 
+pub use details::Details;
 pub use drop_in::{DropInFolder, DropIns};
 
 /// Something that says how far a job is.
@@ -47,6 +58,11 @@ pub trait Source: Send {
     /// Reads what is new and answers with all that is known. After a failure the next poll goes on where this one
     /// stopped.
     fn poll(&mut self, now: Time) -> Result<Reading, Failure>;
+
+    /// What it looks like, for people.
+    fn details(&self) -> Details {
+        Details::default()
+    }
 }
 
 /// The reader of one configured source. Its paths are opened as they are: whoever watches a host from a container puts
@@ -56,9 +72,11 @@ pub fn open(kind: &ProgressKind, limits: &Limits) -> Box<dyn Source> {
         ProgressKind::Log { path, format, bar } => {
             Box::new(log::LogSource::new(path.clone(), format, bar.as_deref(), limits.line))
         }
-        ProgressKind::Jsonl { glob, tokens, failed } => {
-            Box::new(jsonl::JsonlSource::new(glob.into(), tokens.as_deref(), failed.as_deref(), limits.line))
+        ProgressKind::Jsonl { glob, tokens, failed, id } => {
+            let items = Items::new(tokens.as_deref(), failed.as_deref(), limits.line).known_by(id.as_deref());
+            Box::new(jsonl::JsonlSource::new(glob.into(), items))
         }
+        ProgressKind::Directory { path, pattern } => Box::new(directory::DirectorySource::new(path.clone(), pattern)),
         ProgressKind::Json { glob, fields } => Box::new(json::JsonSource::new(glob.into(), fields, limits.line)),
     }
 }

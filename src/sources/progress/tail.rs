@@ -11,6 +11,9 @@
 //! warn about, and keep it from being unmounted. The price is what was written to a renamed file after our last poll;
 //! lines say absolute numbers, so the next one makes it good.
 //!
+//! A poll works for a slice of time ([`super::budget`]) and the next one goes on. Until the end was reached for the first
+//! time nothing can be said, since what stands in the middle of a file is the past; that is a failure which says so.
+//!
 //! A hole (`copytruncate` under a writer that does not append leaves one from 0 to the old offset) is jumped over with
 //! `SEEK_DATA`; where the file system cannot do that, its NULs are read and the receivers ignore them.
 
@@ -22,7 +25,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 
+use super::budget::Budget;
 use super::file::{self, Links};
+use super::numbers::as_float;
 use crate::model::{Failure, Time};
 
 /// Bytes read at once.
@@ -66,7 +71,7 @@ impl Look {
 }
 
 /// Which file this is, as far as the file system tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct FileKey {
     device: u64,
     inode: u64,
@@ -89,6 +94,8 @@ struct Content {
     offset: u64,
     head: Vec<u8>,
     joint: Vec<u8>,
+    /// Its end was reached once.
+    was_read: bool,
 }
 
 /// Follows one path.
@@ -117,10 +124,26 @@ impl Follower {
         self.path = path;
     }
 
+    /// Whether the content was read to its end once.
+    pub(super) fn was_read(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.was_read)
+    }
+
     /// Hands what is new to `receiver`; `buffer` is scratch space that callers with many files share. Says what the
     /// file looks like. After an error the next poll goes on where this one stopped.
     pub(super) fn poll(
         &mut self,
+        now: Time,
+        buffer: &mut Vec<u8>,
+        receiver: &mut impl Receiver,
+    ) -> Result<Metadata, Failure> {
+        self.poll_within(Budget::start(), now, buffer, receiver)
+    }
+
+    /// The same for callers that follow many files with one budget.
+    pub(super) fn poll_within(
+        &mut self,
+        budget: Budget,
         now: Time,
         buffer: &mut Vec<u8>,
         receiver: &mut impl Receiver,
@@ -134,7 +157,14 @@ impl Follower {
             return Ok(metadata);
         }
         let (file, metadata) = file::open(&self.path, self.links)?;
-        self.read(&file, &metadata, buffer, receiver).map_err(|error| file::failure("read", &self.path, &error))?;
+        let all = self
+            .read(budget, &file, &metadata, buffer, receiver)
+            .map_err(|error| file::failure("read", &self.path, &error))?;
+        if !all {
+            // The rest is still to come, however long the file stays as it is.
+            self.look = None;
+            return if self.was_read() { Ok(metadata) } else { Err(self.unfinished(&metadata)) };
+        }
         let look = Look::of(&metadata);
         if self.look.is_none_or(|(known, _)| known != look) {
             self.look = Some((look, now));
@@ -142,13 +172,26 @@ impl Follower {
         Ok(metadata)
     }
 
+    fn unfinished(&self, metadata: &Metadata) -> Failure {
+        let gigabytes = |bytes: u64| as_float(bytes) / 1e9;
+        let offset = self.content.as_ref().map_or(0, |content| content.offset);
+        Budget::unfinished(format!(
+            "{} is being read for the first time: {:.1} of {:.1} GB so far",
+            self.path.display(),
+            gigabytes(offset),
+            gigabytes(metadata.len())
+        ))
+    }
+
+    /// True when it was read to the end.
     fn read(
         &mut self,
+        budget: Budget,
         file: &File,
         metadata: &Metadata,
         buffer: &mut Vec<u8>,
         receiver: &mut impl Receiver,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         let key = FileKey::of(metadata);
         let same = match &self.content {
             Some(content) => same_content(content, key, file, metadata)?,
@@ -157,8 +200,13 @@ impl Follower {
         if !same && self.content.take().is_some() {
             receiver.restart();
         }
-        let content =
-            self.content.get_or_insert_with(|| Content { key, offset: 0, head: Vec::new(), joint: Vec::new() });
+        let content = self.content.get_or_insert_with(|| Content {
+            key,
+            offset: 0,
+            head: Vec::new(),
+            joint: Vec::new(),
+            was_read: false,
+        });
         buffer.resize(CHUNK, 0);
         // Only what was there at the look: a writer that is faster than we are cannot keep us here.
         let end = metadata.len();
@@ -181,8 +229,12 @@ impl Follower {
             let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
             remember(content, bytes);
             receiver.bytes(bytes);
+            if budget.is_spent() && content.offset < end {
+                return Ok(false);
+            }
         }
-        Ok(())
+        content.was_read = true;
+        Ok(true)
     }
 }
 
@@ -373,5 +425,31 @@ mod tests {
         fs::remove_file(&bench.path).unwrap();
         std::os::unix::fs::symlink(&two, &bench.path).unwrap();
         bench.expect(b"two", 1);
+    }
+
+    #[test]
+    fn what_is_longer_than_a_slice_goes_on_at_the_next_poll_and_is_not_known_before_its_end() {
+        let mut bench = Bench::new();
+        let poll = |bench: &mut Bench| {
+            bench.now = bench.now + Duration::from_secs(10);
+            let budget = Budget::of(Duration::ZERO);
+            bench.follower.poll_within(budget, bench.now, &mut bench.buffer, &mut bench.got).map(|_| ())
+        };
+        bench.append(&vec![b'a'; 2 * CHUNK + 5]);
+        for number in 1..3 {
+            let failure = poll(&mut bench).unwrap_err();
+            assert_eq!((failure.kind, bench.got.text.len()), (crate::model::FailureKind::Timeout, number * CHUNK));
+        }
+        poll(&mut bench).unwrap();
+        assert_eq!(bench.got.text.len(), 2 * CHUNK + 5);
+        // Known once, it stays known while it is behind.
+        bench.append(&vec![b'b'; 2 * CHUNK]);
+        poll(&mut bench).unwrap();
+        poll(&mut bench).unwrap();
+        assert_eq!((bench.got.text.len(), bench.got.restarts), (4 * CHUNK + 5, 0));
+        bench.rewrite(&vec![b'c'; 2 * CHUNK]);
+        assert_eq!(poll(&mut bench).unwrap_err().kind, crate::model::FailureKind::Timeout);
+        poll(&mut bench).unwrap();
+        assert_eq!((bench.got.text.len(), bench.got.restarts), (2 * CHUNK, 1));
     }
 }
