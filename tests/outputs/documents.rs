@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use longhaul::config::log_format::GROUPS;
 use longhaul::config::{self, JsonFields, LogFormat, keys};
 use longhaul::model::Time;
 use longhaul::sources::progress::document::{self, Fields};
@@ -78,4 +79,8 @@ fn every_example_of_progress_is_read() {
         assert_eq!(log.reading().done, Some(done), "{line}");
     }
     assert_eq!(lines.lines().count(), 5);
+    let (section, _) = text.split_once("## `log`").unwrap().1.split_once("\n## ").unwrap();
+    for name in LogFormat::NAMED.iter().map(|(name, _)| name).chain(&GROUPS) {
+        assert!(section.contains(&format!("`{name}`")), "{name} is explained");
+    }
 }
