@@ -126,7 +126,7 @@ pub fn introduce(
 ) -> io::Result<()> {
     let Args { items, slots, speed, .. } = arguments;
     let url = url.trim_end_matches('/');
-    let target = url.split_once("://").map_or(url, |(_, authority)| authority);
+    let target = url.split_once("://").map(|(_, authority)| authority);
     let log = simulation.log().display();
     let engine = simulation.metrics_url();
     writeln!(
@@ -138,7 +138,11 @@ pub fn introduce(
         "real one (--seed {seed}). Longhaul watches it through a URL and files, as it would any job, on a real clock."
     )?;
     writeln!(out)?;
-    writeln!(out, "  Longhaul       {url}/ (the page), {url}/metrics, {url}/api/v1/snapshot")?;
+    match target {
+        Some(_) => writeln!(out, "  Longhaul       {url}/ (the page), {url}/metrics, {url}/api/v1/snapshot")?,
+        // Neither a browser nor a Prometheus opens a socket.
+        None => writeln!(out, "  Longhaul       longhaul status --url {url}")?,
+    }
     writeln!(out, "  the engine     {engine}")?;
     writeln!(out, "  the job's log  {log}")?;
     writeln!(out)?;
@@ -148,13 +152,15 @@ pub fn introduce(
         writeln!(out, "After {at} it goes wrong{length} ({}): {}.", kind.as_str(), consequence(kind))?;
         writeln!(out)?;
     }
-    writeln!(out, "Let a Prometheus on this machine scrape it:")?;
-    writeln!(out)?;
-    writeln!(out, "  scrape_configs:")?;
-    writeln!(out, "    - job_name: longhaul")?;
-    writeln!(out, "      static_configs:")?;
-    writeln!(out, "        - targets: [\"{target}\"]")?;
-    writeln!(out)?;
+    if let Some(target) = target {
+        writeln!(out, "Let a Prometheus on this machine scrape it:")?;
+        writeln!(out)?;
+        writeln!(out, "  scrape_configs:")?;
+        writeln!(out, "    - job_name: longhaul")?;
+        writeln!(out, "      static_configs:")?;
+        writeln!(out, "        - targets: [\"{target}\"]")?;
+        writeln!(out)?;
+    }
     writeln!(out, "Ctrl-C ends it and leaves nothing behind.")?;
     writeln!(out)?;
     out.flush()

@@ -220,7 +220,7 @@ async fn an_interruption_ends_it_and_stops_the_main_job_first() {
         let seen = Arc::clone(&seen);
         let interrupt = interrupt.take();
         async move {
-            let main_job = pretend(config, 1.0, seen).await;
+            let main_job = MainJob { url: "unix:/x".to_owned(), ..pretend(config, 1.0, seen).await };
             drop(interrupt);
             Ok(main_job)
         }
@@ -234,6 +234,8 @@ async fn an_interruption_ends_it_and_stops_the_main_job_first() {
     let config = seen.config.as_ref().unwrap();
     assert!(!config.storage.parent().unwrap().exists());
     assert!(config.volumes[0].min_avail.is_some(), "disk-fills comes with a threshold");
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("longhaul status --url unix:/x\n") && !text.contains("scrape_configs"), "{text}");
 }
 
 #[tokio::test]
