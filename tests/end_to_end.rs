@@ -185,7 +185,6 @@ fn dashboards_have_data(scene: &Scene) {
         "seconds_to_full",
         "fill_bytes_per_second",
         "longhaul_job_deadline",
-        "longhaul_job_stall_cause",
         "longhaul_source_up",
     ];
     let mut queries = BTreeSet::new();
