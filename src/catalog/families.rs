@@ -129,11 +129,15 @@ pub static FAMILIES: &[Family] = &[
         kind: Gauge,
         labels: &["job_name", "estimate"],
         help: "Completion tokens per item. estimate=\"finished\" is the average over finished items, which is too low \
-               while the long ones still run.",
+               while the long ones still run; estimate=\"unbiased\" is the median of what it will be over all items, \
+               the unfinished ones accounted for.",
         read: |snapshot, out| {
             for job in &snapshot.jobs {
                 if let Some(value) = job.tokens_per_item_finished.get() {
                     out.add([name(job), Cow::Borrowed("finished")], value);
+                }
+                if let Some(bounds) = job.tokens_per_item_unbiased.get() {
+                    out.add([name(job), Cow::Borrowed("unbiased")], bounds.mid);
                 }
             }
         },
@@ -157,8 +161,10 @@ pub static FAMILIES: &[Family] = &[
         name: "longhaul_job_estimate_mode",
         kind: Gauge,
         labels: &["job_name", "mode"],
-        help: "State set, 1 for the method behind the ETA: elapsed_over_done is the time so far over the items so far, \
-               times the items left. Absent without an ETA.",
+        help: "State set, 1 for the method behind the ETA: lengths_and_engine plays the rest of the run from the lengths \
+               of finished answers and the engine's counters, engine_counters from these alone, items from the count \
+               over time; elapsed_over_done is the time so far over the items so far, times the items left. Absent \
+               without an ETA.",
         read: |snapshot, out| {
             for job in &snapshot.jobs {
                 if let Some(current) = job.estimate_mode.get() {

@@ -96,6 +96,9 @@ pub struct Job {
     pub progress: Vec<Progress>,
     /// Overrides what the sources say.
     pub total: Option<f64>,
+    /// The most tokens an answer can have.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
     /// Where it writes.
     pub outputs: Vec<Output>,
     /// When it should be done, Unix seconds.

@@ -113,8 +113,7 @@ pub const JOB: Section = Section {
         key("engines", "a list of engine names", "empty", "The engines that the job talks to."),
         key("progress", "a list", "empty", "Where its progress can be read; several are merged."),
         key("total", "a number", "what the sources say", "Items in all."),
-        key("max_tokens", "a number", "none", "The most tokens an answer can have.")
-            .later("does not use max_tokens yet; ignored"),
+        key("max_tokens", "a number", "none", "The most tokens an answer can have: a forecast expects none longer."),
         key("process", "a mapping", "none", "The process that does the work.")
             .later("does not watch processes yet; ignored"),
         key("outputs", "a list", "empty", "Where it writes."),

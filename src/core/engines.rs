@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config;
+use crate::estimate::eta::Look;
 use crate::estimate::rate::CounterRate;
 use crate::model::engine::{EngineSample, ModelSample, RankSample};
 use crate::model::snapshot::{EngineState, EngineView, ModelView};
@@ -27,6 +28,10 @@ pub struct Engine {
     discovered: bool,
     /// Scrapes further apart have no rate between them.
     longest_gap: Duration,
+    /// Before the last scrape was such a gap.
+    unwatched: bool,
+    /// This run of ours scraped it.
+    scraped: bool,
     up: bool,
     reason: Option<String>,
     last_scrape: Option<Time>,
@@ -34,6 +39,15 @@ pub struct Engine {
     ranks: BTreeMap<(String, String), Rank>,
     restarts: u64,
     tokens: f64,
+    ended: Ended,
+}
+
+/// Requests that ended, growing through restarts; they begin with what the engine counted before the first scrape.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ended {
+    finished: f64,
+    tokens: f64,
+    aborted: f64,
 }
 
 /// The counters of one rank of one model.
@@ -43,7 +57,16 @@ struct Rank {
     prompt: CounterRate,
     preemptions: CounterRate,
     finished: CounterRate,
+    ended: EndedCounters,
     generated: Option<f64>,
+}
+
+/// The counters of [`Ended`] of one rank.
+#[derive(Debug, Default)]
+struct EndedCounters {
+    finished: CounterRate,
+    tokens: CounterRate,
+    aborted: CounterRate,
 }
 
 impl Engine {
@@ -54,6 +77,8 @@ impl Engine {
             url: config.url.clone(),
             discovered: config.discovered,
             longest_gap: SHORTEST_GAP.max(config.interval * MISSED_SCRAPES),
+            unwatched: false,
+            scraped: false,
             up: false,
             reason: None,
             last_scrape: None,
@@ -61,6 +86,7 @@ impl Engine {
             ranks: BTreeMap::new(),
             restarts: 0,
             tokens: 0.0,
+            ended: Ended::default(),
         }
     }
 
@@ -87,13 +113,17 @@ impl Engine {
         }
         // A rank that is not exposed any more must not keep its last rate.
         self.ranks.retain(|(model, rank), _| sample.models.get(model).is_some_and(|m| m.ranks.contains_key(rank)));
+        // Not whether it ever answered: that may have been to an earlier run of ours.
+        let first = !std::mem::replace(&mut self.scraped, true);
         for (model, ModelSample { ranks }) in &sample.models {
             for (rank, sample) in ranks {
                 let rank = self.ranks.entry((model.clone(), rank.clone())).or_default();
                 self.tokens += rank.record(sample, at);
+                self.ended.add(rank.ended.record(sample, at, first));
             }
         }
-        if self.last_scrape.is_some_and(|last| at.since(last) > self.longest_gap) {
+        self.unwatched = self.last_scrape.is_some_and(|last| at.since(last) > self.longest_gap);
+        if self.unwatched {
             // Nobody looked, or it did not answer. Its tokens count; a rate over the gap would be of no moment.
             self.ranks.values_mut().for_each(Rank::start_anew);
         }
@@ -112,6 +142,29 @@ impl Engine {
     /// Tokens generated since the first scrape, growing through restarts; unknown while none was seen.
     pub fn tokens(&self) -> Option<f64> {
         self.last_scrape.map(|_| self.tokens)
+    }
+
+    /// What its last scrape says to an estimate; `None` without the gauges and counters that it needs.
+    pub fn look(&self) -> Option<Look> {
+        let ranks = || self.sample.models.values().flat_map(|model| model.ranks.values());
+        let sum = |read: fn(&RankSample) -> Option<f64>| sum_known(ranks().map(read));
+        let (running, waiting) = self.requests()?;
+        sum(|rank| rank.generation_tokens)?;
+        let finished = sum(|rank| rank.finished).map(|_| self.ended.finished);
+        Some(Look {
+            generated: self.tokens,
+            running,
+            waiting,
+            finished,
+            finished_tokens: sum(|rank| rank.finished_tokens).and(finished).map(|_| self.ended.tokens),
+            aborted: sum(|rank| rank.unfinished).map(|_| self.ended.aborted),
+            held: sum(|rank| Some(rank.generation_tokens? - rank.finished_tokens?)),
+        })
+    }
+
+    /// Nobody looked at it, or it did not answer, for too long before its last scrape.
+    pub const fn was_unwatched(&self) -> bool {
+        self.unwatched
     }
 
     /// Where it stands.
@@ -227,6 +280,28 @@ impl Rank {
         follow(&mut self.finished, sample.finished);
         self.generated = sample.generation_tokens.or(self.generated);
         follow(&mut self.generation, sample.generation_tokens)
+    }
+}
+
+impl Ended {
+    fn add(&mut self, more: Self) {
+        self.finished += more.finished;
+        self.tokens += more.tokens;
+        self.aborted += more.aborted;
+    }
+}
+
+impl EndedCounters {
+    /// Takes a scrape; answers with what is new, at the first of all with what there was.
+    fn record(&mut self, sample: &RankSample, at: Time, first: bool) -> Ended {
+        let follow = |rate: &mut CounterRate, value: Option<f64>| {
+            value.map_or(0.0, |value| rate.record(value, at) + if first { value } else { 0.0 })
+        };
+        Ended {
+            finished: follow(&mut self.finished, sample.finished),
+            tokens: follow(&mut self.tokens, sample.finished_tokens),
+            aborted: follow(&mut self.aborted, sample.unfinished),
+        }
     }
 }
 

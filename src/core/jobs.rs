@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::merge::{Merged, SourceKind, merge};
-use crate::config;
-use crate::estimate::eta::{Eta, Evidence, Forecast};
+use crate::config::{self, Progress, ProgressKind};
+use crate::estimate::eta::{Eta, Evidence, Forecast, Look, Settings};
 use crate::estimate::pace::Pace;
 use crate::estimate::stall::{Counts, Stall};
-use crate::model::job::{OutputReading, Reading};
+use crate::model::job::{Lengths, OutputReading, Reading};
 use crate::model::snapshot::JobState;
 use crate::model::{Answer, Bounds, SourceId, Time};
 use crate::text;
@@ -60,6 +60,8 @@ struct Run {
     counted: Option<f64>,
     generation: u64,
     eta: Eta,
+    /// Lengths taken of each source.
+    taken: BTreeMap<SourceId, u64>,
     items: Pace,
     tokens: Pace,
     /// Anything of the job, its engines included.
@@ -69,14 +71,15 @@ struct Run {
 }
 
 impl Run {
-    fn new(patience: Duration) -> Self {
+    fn new(config: &config::Job, patience: Duration) -> Self {
         Self {
             seen_at: None,
             started: None,
             ended: None,
             counted: None,
             generation: 0,
-            eta: Eta::default(),
+            eta: Eta::new(settings(config)),
+            taken: BTreeMap::new(),
             items: Pace::default(),
             tokens: Pace::default(),
             moves: Stall::new(patience),
@@ -85,24 +88,29 @@ impl Run {
     }
 }
 
+/// What the configuration says to an estimate.
+fn settings(config: &config::Job) -> Settings {
+    let lengths = |progress: &Progress| matches!(&progress.kind, ProgressKind::Jsonl { tokens: Some(_), .. });
+    #[allow(clippy::cast_precision_loss)] // At most a hundred million.
+    let max_tokens = config.max_tokens.map(|most| most as f64);
+    // Any number: the same evidence is to be the same forecast, in a replay as well.
+    Settings { lengths: config.progress.iter().any(lengths), max_tokens, seed: 1 }
+}
+
 impl Job {
     /// Nothing has been read yet; sources are polled each `poll_interval`.
     pub fn new(config: config::Job, poll_interval: Duration) -> Self {
         let patience = SHORTEST_PATIENCE.max(poll_interval * MISSED_POLLS);
-        Self {
-            config,
-            readings: BTreeMap::new(),
-            patience,
-            outputs: Vec::new(),
-            merged: Merged::default(),
-            run: Run::new(patience),
-        }
+        let run = Run::new(&config, patience);
+        Self { config, readings: BTreeMap::new(), patience, outputs: Vec::new(), merged: Merged::default(), run }
     }
 
     /// A progress source was read.
     pub fn read(&mut self, source: &SourceId, kind: SourceKind, reading: &Reading, at: Time) {
         let looked_at = self.looked_at();
-        self.readings.insert(source.clone(), Seen { kind, reading: reading.clone(), at });
+        // The lengths go to the estimate once; what stays is what stands.
+        let stands = Reading { lengths: None, ..reading.clone() };
+        self.readings.insert(source.clone(), Seen { kind, reading: stands, at });
         self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
         self.start_anew_if_it_did();
         if let (Some(before), Some(now)) = (looked_at, self.looked_at())
@@ -113,7 +121,22 @@ impl Job {
             self.run.tokens = Pace::default();
             self.run.eta.unwatched(now.since(before));
         }
+        if let Some(lengths) = &reading.lengths {
+            self.take_lengths(source, lengths);
+        }
         self.record(at);
+    }
+
+    /// The job's engines were scraped.
+    pub fn looked(&mut self, look: Look, at: Time) {
+        if self.run.ended.is_none() {
+            self.run.eta.look(look, at);
+        }
+    }
+
+    /// One of the job's engines did not answer, or nobody asked it for a while.
+    pub fn engine_down(&mut self) {
+        self.run.eta.engine_down();
     }
 
     /// The output paths were measured.
@@ -128,6 +151,10 @@ impl Job {
         self.run.moves.record(counts, written_at, looked_at, at);
         self.run.writes.record(Counts { engine_tokens: None, ..counts }, written_at, looked_at, at);
         self.run.ended = self.end(at);
+        if self.run.ended.is_none() {
+            let total = self.total();
+            self.run.eta.refresh(total, at);
+        }
     }
 
     /// Where it stands.
@@ -309,11 +336,21 @@ impl Job {
             return;
         }
         if self.run.ended.is_some() || self.merged.generation > self.run.generation {
-            self.run = Run::new(self.patience);
+            self.run = Run::new(&self.config, self.patience);
         } else {
             // Fewer lines in files that are still the same: somebody edits them. The run goes on, its pace starts anew.
-            self.run.eta = Eta::default();
+            self.run.eta = Eta::new(settings(&self.config));
         }
+    }
+
+    /// Lengths that are new: a worker that was started again tells all of them once more.
+    fn take_lengths(&mut self, source: &SourceId, lengths: &Lengths) {
+        let taken = self.run.taken.entry(source.clone()).or_default();
+        let known = taken.saturating_sub(lengths.from);
+        let new = lengths.tokens.get(usize::try_from(known).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let untold = lengths.from.saturating_sub(*taken);
+        *taken += untold + new.iter().map(|_| 1).sum::<u64>();
+        self.run.eta.lengths(untold, new);
     }
 
     fn record(&mut self, at: Time) {
@@ -330,7 +367,8 @@ impl Job {
             None if self.run.started.is_none() && at > first_seen && settled > 0.0 => Some(first_seen),
             None => self.run.started,
         };
-        self.run.eta.record(Evidence { settled, own_clock: self.merged.own_clock }, at);
+        let failed = self.merged.failed.unwrap_or(0.0);
+        self.run.eta.record(Evidence { settled, failed, own_clock: self.merged.own_clock }, at);
         self.run.items.record(settled, at);
         if let Some(tokens) = self.tokens_done() {
             self.run.tokens.record(tokens, at);
@@ -370,6 +408,7 @@ mod tests {
             engines: vec![],
             progress: vec![],
             total: None,
+            max_tokens: None,
             outputs: vec![config::Output { path: "/data/out".into(), expect_mount: None }],
             deadline: None,
             stall_min: Duration::from_secs(300),
@@ -418,7 +457,8 @@ mod tests {
         assert_eq!(job.started(), Some(at(1000.0)));
         see(&mut job, &log(200.0, 200.0), 1200.0);
         assert_eq!(job.state(at(1200.0)), JobState::Running);
-        assert_eq!(job.forecast(at(1200.0)).known().unwrap().seconds, Bounds::only(800.0));
+        let seconds = job.forecast(at(1200.0)).known().unwrap().seconds;
+        assert!((seconds.mid - 800.0).abs() < 40.0 && seconds.low.unwrap() < 800.0, "{seconds:?}");
         assert_eq!(job.items_per_second(at(1200.0)).get(), Some(1.0));
         assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
         job.measured(&bytes(2000));
@@ -451,6 +491,22 @@ mod tests {
         assert!(job.ended().is_some());
         see(&mut job, &Reading { generation: 1, ..log(7.0, 3.0) }, 4000.0);
         assert_eq!((job.started(), job.ended()), (Some(at(3997.0)), None));
+    }
+
+    #[test]
+    fn what_a_restarted_worker_repeats_is_taken_once() {
+        let mut job = job();
+        let source = SourceId::progress(&job.config.name, "jsonl");
+        let read = |job: &mut Job, from, tokens: &[u32]| {
+            let lengths = Some(Box::new(Lengths { from, tokens: tokens.to_vec() }));
+            job.read(&source, SourceKind::Jsonl, &Reading { done: Some(9.0), lengths, ..Reading::default() }, at(1.0));
+            job.run.taken[&source]
+        };
+        assert_eq!(read(&mut job, 0, &[5, 6, 7]), 3);
+        assert_eq!(read(&mut job, 0, &[5, 6]), 3);
+        assert_eq!(read(&mut job, 2, &[7, 8]), 4);
+        assert_eq!(read(&mut job, 10, &[1]), 11, "what was never told is counted all the same");
+        assert!(job.readings.values().all(|seen| seen.reading.lengths.is_none()));
     }
 
     #[test]

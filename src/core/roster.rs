@@ -85,6 +85,11 @@ impl Roster {
         self.configured.iter_mut().find(|job| job.config.name == *name)
     }
 
+    /// All jobs.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.configured.iter_mut().chain(self.drop_ins.values_mut())
+    }
+
     /// Time passed; `engine_tokens` answers for a job's engines.
     pub fn tick(&mut self, retained: Duration, at: Time, engine_tokens: impl Fn(&config::Job) -> Option<f64>) {
         self.retained = retained;
@@ -129,6 +134,7 @@ fn drop_in_config(name: &JobName) -> config::Job {
         engines: Vec::new(),
         progress: Vec::new(),
         total: None,
+        max_tokens: None,
         outputs: Vec::new(),
         deadline: None,
         stall_min: DROP_IN_STALL,

@@ -86,6 +86,7 @@ impl World {
                 {
                     engine.scraped(sample, at);
                     self.sources.succeeded(&SourceId::engine(&config.name), took, at);
+                    self.looked_at(&config.name.clone(), at);
                 }
             }
             Fact::Progress { job, reading } => {
@@ -135,10 +136,34 @@ impl World {
         Reading { updated_at: reading.updated_at.map(|at| at.shifted(-self.wall_offset)), ..reading.clone() }
     }
 
+    /// An engine was scraped: the jobs for which it is the last of their engines see all of them as they stand now.
+    fn looked_at(&mut self, engine: &EngineName, at: Time) {
+        for job in self.roster.all_mut().filter(|job| job.config.engines.last() == Some(engine)) {
+            let pairs = self.config.engines.iter().zip(&self.engines);
+            let engines: Vec<&Engine> = pairs
+                .filter(|(config, _)| job.config.engines.contains(&config.name))
+                .map(|(_, engine)| engine)
+                .collect();
+            if engines.iter().any(|engine| engine.was_unwatched()) {
+                job.engine_down();
+            }
+            let looks = engines.iter().map(|engine| engine.look());
+            match looks.reduce(|sum, more| Some(sum?.and(more?))).flatten() {
+                Some(look) => job.looked(look, at),
+                None => job.engine_down(),
+            }
+        }
+    }
+
     fn failed(&mut self, source: &SourceId, took: Option<u64>, failure: &Failure) {
         let engine = self.config.engines.iter().position(|engine| SourceId::engine(&engine.name) == *source);
-        if let Some(engine) = engine.and_then(|index| self.engines.get_mut(index)) {
+        if let Some(engine_index) = engine
+            && let Some(engine) = self.engines.get_mut(engine_index)
+        {
             engine.failed(&failure.message);
+            let name = self.config.engines.get(engine_index).map(|config| &config.name);
+            let needs = |job: &&mut Job| name.is_some_and(|name| job.config.engines.contains(name));
+            self.roster.all_mut().filter(needs).for_each(Job::engine_down);
         }
         self.sources.failed(source, took, failure);
     }
@@ -221,6 +246,13 @@ impl World {
         let known = |value: Option<f64>| value.map_or_else(|| Answer::unknown(unread()), Answer::Known);
         let forecast = job.forecast(at);
         let eta = forecast.clone().map(|forecast| forecast.seconds);
+        let unbiased = match &forecast {
+            Answer::Known(forecast) => Answer::from_option(
+                forecast.tokens_per_item,
+                "takes an engine's counters of finished requests, or the tokens of each item",
+            ),
+            Answer::Unknown { unknown } => Answer::Unknown { unknown: unknown.clone() },
+        };
         let stalled = job.stalled(at);
         let tokens_per_item = match (job.tokens_done(), merged.done) {
             (Some(tokens), Some(done)) if done > 0.0 => Answer::Known(tokens / done),
@@ -239,6 +271,7 @@ impl World {
             items_per_second: job.items_per_second(at),
             tokens_per_second: self.job_tokens_per_second(job, at),
             tokens_per_item_finished: tokens_per_item,
+            tokens_per_item_unbiased: unbiased,
             predicted_end_at: eta.clone().map(|bounds| bounds.map(|seconds| unix(at) + seconds)),
             eta_seconds: eta,
             estimate_mode: forecast.map(|forecast| forecast.mode),

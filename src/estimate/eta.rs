@@ -1,24 +1,70 @@
-//! When a run ends: the plain method, behind the interface that better ones will fill.
+//! When a run ends, with an interval that means what it says.
 //!
-//! `elapsed / done x left`, named [`EstimateMode::ElapsedOverDone`] in every output because it is known to be wrong
-//! early: with many requests in flight the items that are done are the short ones, and the method also knows no
-//! interval and no drain. What it does get right: items of an earlier run that a resume found are not pace, and a job
-//! that stops is not promised to end at the old pace.
+//! Three kinds of evidence come in at their own times: the count of items ([`Eta::record`]), the engine's counters
+//! ([`Eta::look`]) and the lengths of finished answers ([`Eta::lengths`]). What is there decides how the forecast is
+//! made, and the forecast says which it was:
 //!
-//! Two clocks can tell the pace: the job's own (the elapsed seconds that its log prints, with the count on the same
-//! line), and ours (since it was first seen to move). The job's own is preferred: it knows the time before we came.
+//! * lengths and counters: the unfinished are accounted for one by one ([`flight`]), the distribution of lengths is
+//!   estimated with them as censored ([`lengths`]), the speed as a function of how many run ([`throughput`]), and the
+//!   rest of the run is played some dozens of times ([`simulate`]), each with another length distribution and another
+//!   speed that could be the true ones. Low, mid and high are quantiles of these ends.
+//! * counters alone: the same, with lengths that agree with the counters look by look.
+//! * items alone ([`items`]), and at last the time so far over the items so far ([`plain`]).
+//!
+//! A forecast costs milliseconds. It is made by [`Eta::refresh`] when there is new evidence, at most every few seconds,
+//! and read from then on less the time that passed. While nothing can move, because the engine is stopped or does not
+//! answer, no time passes for it: the end moves by the pause.
+
+mod flight;
+mod items;
+mod lengths;
+mod order;
+mod plain;
+mod random;
+mod simulate;
+mod throughput;
+mod wander;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
+pub use flight::Look;
+use flight::{Aged, Flight};
+use items::Items;
+use lengths::{Histogram, LengthModel};
+use order::Order;
+use plain::Plain;
+use random::Random;
+use simulate::{Played, Standing, play};
+use throughput::{Throughput, draw};
+
+/// Ends that are played for a forecast.
+const DRAWS: u32 = 64;
+
+/// Seconds between forecasts.
+const PAUSE_BETWEEN: f64 = 3.0;
+
+/// Fewer finished answers than this are no distribution.
+const FEWEST: f64 = 3.0;
+
+/// Points that stand for answers which ended before we came.
+const MOST_POINTS: f64 = 400.0;
+
+/// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
+const FOREIGN: f64 = 0.10;
 
 /// What one look at the job says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evidence {
     /// Items done or failed: they will not come again.
     pub settled: f64,
+    /// Those of them that failed.
+    pub failed: f64,
     /// The job's own clock, where it has one.
     pub own_clock: Option<OwnClock>,
 }
@@ -41,62 +87,210 @@ pub struct Forecast {
     pub seconds: Bounds,
     /// How it was found.
     pub mode: EstimateMode,
+    /// Tokens per item over all items of the job at its end, the unfinished ones included.
+    pub tokens_per_item: Option<Bounds>,
+    /// Share of the time left in which no item is waiting any more.
+    pub drain_share: Option<f64>,
+}
+
+/// What is known of a job before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Settings {
+    /// A source will tell the length of each finished answer.
+    pub lengths: bool,
+    /// The most tokens that an answer can have.
+    pub max_tokens: Option<f64>,
+    /// Of the random numbers: the same evidence with the same seed is the same forecast.
+    pub seed: u64,
 }
 
 /// The estimator of one run.
 #[derive(Debug, Clone, Default)]
 pub struct Eta {
-    settled: f64,
-    own: Option<OwnLine>,
-    watched: Option<Watched>,
+    settings: Settings,
+    plain: Plain,
+    items: Items,
+    flight: Flight,
+    throughput: Throughput,
+    order: Order,
+    evidence: Option<Evidence>,
+    /// Settled and failed items at the last look.
+    settled_then: f64,
+    failed_then: f64,
+    looked_at: Option<Time>,
+    moved_at: Option<Time>,
+    /// Lengths taken, and how many of them ended before the first look.
+    lengths: u64,
+    without_lengths: bool,
+    /// While lengths are promised and none has come: what is known by the counters alone, should they never come.
+    spare: Option<Box<(Flight, Order)>>,
+    before: Option<f64>,
+    first_look: Option<Look>,
+    /// The requests in flight were accounted for once, before nobody looked: what ended until then is known.
+    followed: bool,
+    /// The most items that failed at once.
+    burst: f64,
+    changed: bool,
+    made: Option<Made>,
 }
 
-/// The newest line of the job's own clock and when it was seen to change.
+/// The forecast as it was made.
 #[derive(Debug, Clone, Copy)]
-struct OwnLine {
-    clock: OwnClock,
-    seen_at: Time,
-    lines: u32,
-}
-
-/// Our own watch: where counting began and where it stands.
-#[derive(Debug, Clone, Copy)]
-struct Watched {
-    first_at: Time,
-    first: f64,
-    last_at: Time,
-    steps: u32,
+struct Made {
+    forecast: Forecast,
+    at: Time,
+    total: f64,
 }
 
 impl Eta {
-    /// Takes what was seen. Going back is a new run: whoever calls makes a new estimator then.
+    /// Nothing is known yet.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Takes the count. Going back is a new run: whoever calls makes a new estimator then.
     pub fn record(&mut self, evidence: Evidence, at: Time) {
-        match &mut self.watched {
-            None => self.watched = Some(Watched { first_at: at, first: evidence.settled, last_at: at, steps: 0 }),
-            Some(watched) if evidence.settled > self.settled => {
-                watched.last_at = at;
-                watched.steps = watched.steps.saturating_add(1);
-            }
-            Some(_) => {}
+        self.plain.record(evidence, at);
+        self.items.record(evidence, at);
+        if self.before.is_none() && self.flight.last().is_some() {
+            self.before = Some((evidence.settled - evidence.failed - self.flight.finished()).max(0.0));
         }
-        self.settled = evidence.settled;
-        if let Some(clock) = evidence.own_clock {
-            match &mut self.own {
-                Some(line) if line.clock == clock => {}
-                Some(line) if line.clock.first == clock.first => {
-                    *line = OwnLine { clock, seen_at: at, lines: line.lines.saturating_add(1) };
-                }
-                _ => self.own = Some(OwnLine { clock, seen_at: at, lines: 1 }),
+        let failed_before = self.evidence.map_or(0.0, |before| before.failed);
+        self.burst = self.burst.max(evidence.failed - failed_before);
+        self.changed |= self.evidence != Some(evidence);
+        self.evidence = Some(evidence);
+        self.take_what_was_before();
+    }
+
+    /// Takes a scrape of the job's engines.
+    pub fn look(&mut self, look: Look, at: Time) {
+        if self.looked_at.is_some_and(|then| at <= then) {
+            return; // The same scrape said twice.
+        }
+        let settled = self.evidence.map_or(0.0, |evidence| evidence.settled);
+        let before = self.flight.last();
+        if before.is_none() {
+            self.first_look = Some(look).filter(|_| !self.followed);
+            self.before = self.evidence.map(|evidence| evidence.settled - evidence.failed);
+        }
+        // A source that promised lengths and brings none for long is passed over from then on. What ended until then has
+        // explained no start: only the other account, which asked for no lengths, goes on.
+        if !self.settings.lengths {
+            self.without_lengths = true;
+        } else if self.lengths == 0 && !self.without_lengths {
+            let spare = self.spare.get_or_insert_default();
+            if self.flight.finished() >= 64.0 {
+                (self.flight, self.order) = std::mem::take(&mut **spare);
+                (self.without_lengths, self.spare) = (true, None);
+            }
+        }
+        let failed = self.evidence.map_or(0.0, |evidence| evidence.failed);
+        let new_failed = (failed - self.failed_then).max(0.0);
+        let new_done = (settled - self.settled_then - new_failed).max(0.0);
+        (self.settled_then, self.failed_then) = (settled, failed);
+        // After a gap the flight counts from zero again, and what ended before it has its places.
+        let earlier = self.before.filter(|_| self.followed).unwrap_or(0.0);
+        let seen = Seen { look, new_done, new_failed, earlier, seed: self.settings.seed };
+        follow(&mut self.flight, &mut self.order, seen, self.without_lengths);
+        if let Some(spare) = &mut self.spare {
+            follow(&mut spare.0, &mut spare.1, seen, true);
+        }
+        if let (Some(before), Some(then)) = (before, self.looked_at) {
+            let running = f64::midpoint(before.running, look.running);
+            let tokens = look.generated - before.generated;
+            self.throughput.record(at.seconds_since(then), tokens, running);
+            if tokens > 0.0 || running < 0.5 {
+                self.moved_at = Some(at);
+            }
+        } else {
+            self.moved_at = Some(at);
+        }
+        self.looked_at = Some(at);
+        self.changed = true;
+    }
+
+    /// Counters alone that began before us: how many finished and their tokens are known, but of none the length. With
+    /// what the engine holds that is a rate of ending per token, and lengths of a constant hazard have that rate.
+    fn take_what_was_before(&mut self) {
+        let (Some(look), Some(before)) = (self.first_look, self.before) else { return };
+        self.first_look = None;
+        let (Some(finished), Some(tokens)) = (look.finished, look.finished_tokens) else { return };
+        if !self.settings.lengths && finished >= FEWEST && (before / finished - 1.0).abs() < 0.2 {
+            let points = finished.min(MOST_POINTS);
+            let mut point = 0.5;
+            while point < points {
+                let share = -(1.0 - point / points).ln();
+                self.order.add((tokens / finished * share).max(1.0), 0.0);
+                point += 1.0;
             }
         }
     }
 
-    /// Nobody looked for so long: what came meanwhile is no pace, and the silence is not the job's.
-    pub fn unwatched(&mut self, gap: Duration) {
-        self.watched = None;
-        if let Some(line) = &mut self.own {
-            line.seen_at = line.seen_at + gap;
+    /// The engines did not answer, or nobody asked them: the time until they do again is no time in which anything is known to move.
+    pub fn engine_down(&mut self) {
+        self.throughput.pause(0.0);
+        self.looked_at = None;
+    }
+
+    /// Takes the lengths of the answers that finished next; before them `untold` finished whose lengths nobody knows.
+    pub fn lengths(&mut self, untold: u64, tokens: &[u32]) {
+        self.lengths += untold;
+        if self.lengths > 0 || !tokens.is_empty() {
+            self.spare = None;
         }
+        for &length in tokens {
+            self.lengths += 1;
+            if length == 0 || self.without_lengths {
+                continue;
+            }
+            let length = f64::from(length);
+            #[allow(clippy::cast_precision_loss)] // Items of a job.
+            let nth = self.lengths as f64;
+            match self.before {
+                Some(before) if nth > before => {
+                    let ended = self.flight.ended(length, nth - before);
+                    self.order.add(ended.length, before + ended.order);
+                }
+                _ => self.order.add(length, nth - 1.0),
+            }
+            self.changed = true;
+        }
+    }
+
+    /// Nobody looked for so long: what came meanwhile is no pace, and the silence is not the job's.
+    ///
+    /// Which requests ended in the gap, and which began, nobody saw, so those in flight are accounted for anew from the
+    /// next scrape on. The lengths of finished answers and the engine's speed hold as they were measured.
+    pub fn unwatched(&mut self, gap: Duration) {
+        self.plain.unwatched(gap);
+        self.items.unwatched(gap);
+        self.followed |= self.flight.last().is_some();
+        self.flight = Flight::default();
+        if let Some(spare) = &mut self.spare {
+            spare.0 = Flight::default();
+        }
+        self.before = None;
+        self.first_look = None;
+        self.engine_down();
+        self.made = None;
+        self.changed = true;
+    }
+
+    /// Makes a new forecast if there is reason to, for a job of `total` items.
+    pub fn refresh(&mut self, total: Option<f64>, now: Time) {
+        let Some(total) = total else {
+            self.made = None;
+            return;
+        };
+        let due = self.made.is_none_or(|made| {
+            #[allow(clippy::float_cmp)] // A copy.
+            let other = made.total != total;
+            other || now.seconds_since(made.at) >= PAUSE_BETWEEN
+        });
+        if !due || !std::mem::take(&mut self.changed) {
+            return;
+        }
+        self.made = self.forecast(total, now).map(|forecast| Made { forecast, at: now, total });
     }
 
     /// Seconds until `total` items are settled.
@@ -104,101 +298,145 @@ impl Eta {
         let Some(total) = total else {
             return Answer::unknown("the total is not known; set total: in the configuration");
         };
-        let left = (total - self.settled).max(0.0);
-        self.seconds_per_item(now).map(|(per_item, under_way)| Forecast {
-            // The next item is already under way for this long.
-            seconds: Bounds::only((left * per_item - under_way).max(0.0)),
+        #[allow(clippy::float_cmp)] // A copy.
+        if let Some(made) = self.made.filter(|made| made.total == total) {
+            let passed = self.passed(made.at, now);
+            let seconds = made.forecast.seconds.map(|seconds| (seconds - passed).max(0.0));
+            return Answer::Known(Forecast { seconds, ..made.forecast });
+        }
+        self.plain.read(Some(total), now).map(|seconds| Forecast {
+            seconds: Bounds::only(seconds),
             mode: EstimateMode::ElapsedOverDone,
+            tokens_per_item: None,
+            drain_share: None,
         })
     }
 
-    /// Seconds an item takes, and for how long the step after the last one is already under way.
-    fn seconds_per_item(&self, now: Time) -> Answer<(f64, f64)> {
-        let own = self.own.and_then(|line| {
-            let items = line.clock.settled - line.clock.first.done;
-            let seconds = line.clock.elapsed - line.clock.first.elapsed;
-            pace(items, seconds, line.lines.saturating_sub(1), now.seconds_since(line.seen_at))
-        });
-        let watched = || {
-            self.watched.and_then(|watched| {
-                let items = self.settled - watched.first;
-                let seconds = watched.last_at.seconds_since(watched.first_at);
-                pace(items, seconds, watched.steps, now.seconds_since(watched.last_at))
-            })
-        };
-        match own.or_else(watched) {
-            Some(pace) => Answer::Known(pace),
-            None if self.own.is_some() => Answer::unknown("one progress line so far"),
-            None => Answer::unknown("no item was finished since the job was first seen"),
+    /// Seconds that count from the making of a forecast: those in which something could move.
+    fn passed(&self, made: Time, now: Time) -> f64 {
+        let passed = now.seconds_since(made).max(0.0);
+        match self.moved_at {
+            // A look may be late; what has not moved for longer stands still.
+            Some(moved) if now.seconds_since(moved) > 60.0 => moved.seconds_since(made).clamp(0.0, passed),
+            _ => passed,
         }
+    }
+
+    fn forecast(&self, total: f64, now: Time) -> Option<Forecast> {
+        self.by_engine(total).or_else(|| {
+            let seconds = self.items.read(total, now)?;
+            Some(Forecast { seconds, mode: EstimateMode::Items, tokens_per_item: None, drain_share: None })
+        })
+    }
+
+    fn by_engine(&self, total: f64) -> Option<Forecast> {
+        let (look, evidence) = (self.flight.last()?, self.evidence?);
+        let finished = self.order.all();
+        if finished.count() < FEWEST {
+            return None;
+        }
+        let hidden = self.hidden(look, evidence)?;
+        let aged = self.flight.ages();
+        let left = (total - evidence.settled - hidden).max(0.0);
+        if left <= 0.0 {
+            return None;
+        }
+        // A server that breaks fails all that run at one moment. That is no rate at which items fail from now on.
+        let failing = ((evidence.failed - self.burst) / evidence.settled.max(1.0)).clamp(0.0, 0.9);
+        let ages: Vec<f64> = aged.iter().map(|one| one.age).collect();
+        #[allow(clippy::cast_precision_loss)]
+        let in_flight = ages.len() as f64;
+        let queue = (left - in_flight).max(0.0) * (1.0 - failing);
+        let model = self.model(&finished, &ages);
+        let slots = in_flight.max(1.0);
+        let average = self.throughput.average()?;
+        let mode = model.mode();
+        let horizon = left * mode.mean() / average;
+        let learned = self.throughput.learn(slots.max(self.usual_running()), horizon)?;
+        let drift = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
+        let mut random = Random::new(self.settings.seed);
+        let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
+        let standing = Standing { ages: &ages, queue: queue.round() as usize, slots: slots as usize };
+        for _ in 0..DRAWS {
+            let effect = draw(&drift, &mut random).clamp(-2.0, 2.0);
+            let curve = model.draw(&mut random, (-effect).exp());
+            let law = learned.draw(&mut random);
+            let played: Played = play(&standing, &curve, &curve, &law, &mut random);
+            seconds.push(played.seconds);
+            let all = finished.total() + ages.iter().sum::<f64>() + played.tokens;
+            tokens.push(all / (finished.count() + in_flight + queue));
+            drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(DRAWS);
+        }
+        Some(Forecast {
+            seconds: quantiles(&mut seconds),
+            mode: if self.without_lengths { EstimateMode::EngineCounters } else { EstimateMode::LengthsAndEngine },
+            tokens_per_item: Some(quantiles(&mut tokens)),
+            drain_share: Some(drained),
+        })
+    }
+
+    fn model(&self, finished: &Histogram, ages: &[f64]) -> LengthModel {
+        let mut unfinished = self.order.aborted().clone();
+        ages.iter().for_each(|&age| unfinished.add(age, 1.0));
+        LengthModel::fit(finished, &unfinished, self.settings.max_tokens)
+    }
+
+    fn usual_running(&self) -> f64 {
+        self.throughput.usual_running().unwrap_or(0.0)
+    }
+
+    /// Answers that the engine finished and whose items are not told of yet; `None` when the engine finished so many
+    /// more than the job that it has other clients.
+    fn hidden(&self, look: Look, evidence: Evidence) -> Option<f64> {
+        let (Some(before), Some(_)) = (self.before, look.finished) else { return Some(0.0) };
+        let told = evidence.settled - evidence.failed - before;
+        let more = self.flight.finished() - told;
+        if more > 100.0_f64.max(2.0 * look.running) && more > FOREIGN * self.flight.finished() {
+            return None;
+        }
+        Some(more.max(0.0))
     }
 }
 
-/// Seconds per item from `items` in `seconds` that came in `steps`, followed by `silence` seconds without any. A
-/// silence of one usual gap is ordinary and is time under way; what is beyond it slows the job down.
-fn pace(items: f64, seconds: f64, steps: u32, silence: f64) -> Option<(f64, f64)> {
-    if items <= 0.0 || seconds <= 0.0 {
-        return None;
-    }
-    let usual_gap = seconds / f64::from(steps.max(1));
-    let under_way = silence.clamp(0.0, usual_gap);
-    Some(((seconds + (silence - usual_gap).max(0.0)) / items, under_way))
+/// A scrape, as an account of the requests in flight takes it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    look: Look,
+    new_done: f64,
+    new_failed: f64,
+    /// Items that ended before the account began.
+    earlier: f64,
+    seed: u64,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: f64) -> Time {
-        Time::from_seconds(seconds)
+/// Takes a scrape into an account; `by_counters` finds the lengths of what ended in the counters.
+fn follow(flight: &mut Flight, order: &mut Order, seen: Seen, by_counters: bool) {
+    let counted = flight.look(seen.look, seen.new_done, seen.new_failed);
+    for one in flight.take_gone() {
+        order.add_aborted(one.age);
     }
-
-    fn own(settled: f64, elapsed: f64, first: (f64, f64)) -> Evidence {
-        let first = FirstLine { done: first.0, elapsed: first.1 };
-        Evidence { settled, own_clock: Some(OwnClock { settled, elapsed, first }) }
+    let Some((count, tokens)) = counted.filter(|_| by_counters) else { return };
+    let mut random = Random::new(seen.seed ^ flight.u().to_bits());
+    for ended in flight.ended_together(count, tokens, &mut random) {
+        order.add(ended.length, seen.earlier + ended.order);
     }
+}
 
-    fn mid(eta: &Eta, total: f64, now: f64) -> f64 {
-        eta.read(Some(total), at(now)).known().unwrap().seconds.mid
-    }
+fn aged_from(aged: &[Aged], before: Option<f64>) -> Vec<Aged> {
+    aged.iter().map(|one| Aged { order: one.order + before.unwrap_or(0.0), ..*one }).collect()
+}
 
-    #[test]
-    fn the_log_knows_the_time_before_we_came() {
-        let mut eta = Eta::default();
-        eta.record(own(300.0, 408.0, (100.0, 156.0)), at(10_000.0));
-        let seconds = mid(&eta, 25_000.0, 10_000.0);
-        assert!((seconds - 24_700.0 * 252.0 / 200.0).abs() < 1.0, "{seconds}");
-    }
-
-    #[test]
-    fn items_of_an_earlier_run_are_not_pace() {
-        // Resumed at 12,300 of 25,000: the printed rate after 10 more would be 800 a second.
-        let mut eta = Eta::default();
-        eta.record(own(12_300.0, 0.0, (12_300.0, 0.0)), at(0.0));
-        assert_eq!(eta.read(Some(25_000.0), at(1.0)).reason(), Some("one progress line so far"));
-        eta.record(own(12_310.0, 15.0, (12_300.0, 0.0)), at(15.0));
-        assert!((mid(&eta, 25_000.0, 15.0) - 12_690.0 * 1.5).abs() < 1.0);
-    }
-
-    #[test]
-    fn without_a_clock_of_its_own_ours_counts_from_the_first_look() {
-        let mut eta = Eta::default();
-        let look = |settled| Evidence { settled, own_clock: None };
-        eta.record(look(1000.0), at(0.0));
-        assert!(eta.read(Some(2000.0), at(50.0)).reason().unwrap().contains("no item"));
-        for step in 1..=10 {
-            eta.record(look(1000.0 + 10.0 * f64::from(step)), at(20.0 * f64::from(step)));
-        }
-        assert!((mid(&eta, 2000.0, 200.0) - 900.0 * 2.0).abs() < 1e-6);
-        assert!((mid(&eta, 2000.0, 210.0) - 1790.0).abs() < 1e-6, "time passes between steps");
-        assert!(mid(&eta, 2000.0, 2200.0) > 15_000.0, "a job that stopped is not promised to end at the old pace");
-    }
-
-    #[test]
-    fn no_total_is_a_reason_and_beyond_the_total_nothing_is_left() {
-        let mut eta = Eta::default();
-        eta.record(own(10.0, 10.0, (5.0, 5.0)), at(0.0));
-        assert!(eta.read(None, at(0.0)).reason().unwrap().contains("total"));
-        assert_eq!(mid(&eta, 5.0, 0.0), 0.0);
-    }
+/// 10, 50 and 90 %.
+fn quantiles(values: &mut [f64]) -> Bounds {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        #[allow(clippy::cast_precision_loss)]
+        let place = share * values.len().saturating_sub(1) as f64;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let lower = place.floor() as usize;
+        let (one, next) = (values.get(lower), values.get(lower + 1));
+        one.zip(next.or(one)).map_or(0.0, |(one, next)| one + (next - one) * place.fract())
+    };
+    Bounds { low: Some(at(0.1)), mid: at(0.5), high: Some(at(0.9)) }
 }

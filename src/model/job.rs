@@ -55,8 +55,21 @@ pub struct Reading {
     /// What was read but made no sense (lines that are no JSON, say): a count and one example in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,
+    /// The lengths of items that were found done since the poll before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<Box<Lengths>>,
     /// Grows by one when the file was replaced, truncated or found anew: numbers may go back then.
     pub generation: u32,
+}
+
+/// Completion tokens of single done items. The one increment among absolute numbers; it says where it stands among all,
+/// so that whoever has some of them already can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lengths {
+    /// How many items with known tokens the source found before these.
+    pub from: u64,
+    /// The tokens of each, in the order they were found.
+    pub tokens: Vec<u32>,
 }
 
 /// Where a run's own clock and count stood when they were first seen.

@@ -26,6 +26,8 @@ pub struct Observation {
 }
 
 /// The closed list of what can be seen.
+// A reading is the largest and among the most frequent; a few a second are no reason for a pointer.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {

@@ -144,16 +144,25 @@ impl StallCause {
 pub enum EstimateMode {
     /// Time so far over items so far, times items left: no interval, biased while short answers finish first.
     ElapsedOverDone,
+    /// Only the count of items over time, with an interval from how it went so far.
+    Items,
+    /// The engine's counters and its gauges, without the length of any single answer.
+    EngineCounters,
+    /// The lengths of the finished answers and the engine's counters: those that still run are accounted for.
+    LengthsAndEngine,
 }
 
 impl EstimateMode {
     /// All values, for the state set.
-    pub const ALL: [Self; 1] = [Self::ElapsedOverDone];
+    pub const ALL: [Self; 4] = [Self::ElapsedOverDone, Self::Items, Self::EngineCounters, Self::LengthsAndEngine];
 
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ElapsedOverDone => "elapsed_over_done",
+            Self::Items => "items",
+            Self::EngineCounters => "engine_counters",
+            Self::LengthsAndEngine => "lengths_and_engine",
         }
     }
 }
@@ -185,6 +194,8 @@ pub struct JobView {
     pub tokens_per_second: Answer<f64>,
     /// Average over the finished items; biased low while the long ones still run.
     pub tokens_per_item_finished: Answer<f64>,
+    /// Completion tokens per item over all items at the end, with those that still run.
+    pub tokens_per_item_unbiased: Answer<Bounds>,
     /// Seconds left.
     pub eta_seconds: Answer<Bounds>,
     /// The end, in Unix seconds.

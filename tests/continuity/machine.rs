@@ -237,6 +237,7 @@ fn config() -> Config {
             kind: ProgressKind::Log { path: "/data/synth/run.log".into(), format: LogFormat::Auto, bar: None },
         }],
         total: None,
+        max_tokens: None,
         outputs: Vec::new(),
         deadline: None,
         stall_min: std::time::Duration::from_secs(300),

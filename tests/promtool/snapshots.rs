@@ -52,6 +52,7 @@ fn job(name: &str) -> JobView {
         items_per_second: unknown(),
         tokens_per_second: unknown(),
         tokens_per_item_finished: unknown(),
+        tokens_per_item_unbiased: Answer::unknown("not asked"),
         eta_seconds: unknown(),
         predicted_end_at: unknown(),
         estimate_mode: unknown(),

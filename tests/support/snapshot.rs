@@ -53,6 +53,7 @@ pub fn waiting(name: &str) -> JobView {
         items_per_second: unseen(),
         tokens_per_second: unseen(),
         tokens_per_item_finished: unseen(),
+        tokens_per_item_unbiased: Answer::unknown("nothing has been seen of the job yet"),
         eta_seconds: not_seen(),
         predicted_end_at: not_seen(),
         estimate_mode: Answer::unknown("nothing has been seen of the job yet"),
@@ -87,6 +88,7 @@ pub fn running() -> JobView {
         items_per_second: known(0.812),
         tokens_per_second: known(1_386.4),
         tokens_per_item_finished: known(1_650.0),
+        tokens_per_item_unbiased: Answer::Known(Bounds { low: Some(1_700.0), mid: 1_800.0, high: Some(1_950.0) }),
         eta_seconds: Answer::Known(Bounds { low: Some(17_400.0), mid: 20_430.0, high: Some(26_100.0) }),
         predicted_end_at: Answer::Known(Bounds {
             low: Some(NOW + 17_400.0),

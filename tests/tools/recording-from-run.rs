@@ -240,6 +240,7 @@ fn config(args: &Args) -> Config {
         engines: vec![engine.name.clone()],
         progress: progress_of(Path::new(&output(args))),
         total: args.total,
+        max_tokens: None,
         outputs: vec![Output { path: output(args).into(), expect_mount: None }],
         deadline: None,
         stall_min: args.stall_min,

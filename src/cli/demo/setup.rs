@@ -50,6 +50,7 @@ pub fn configuration(arguments: &Args, simulation: &Handle) -> anyhow::Result<Co
             progress: progress(simulation),
             // The log says it.
             total: None,
+            max_tokens: None,
             outputs: vec![Output { path: output, expect_mount: None }],
             deadline: None,
             stall_min: arguments.stall_min,

@@ -67,6 +67,7 @@ fn job(done: f64) -> JobView {
         items_per_second: Answer::Known(41.23),
         tokens_per_second: Answer::Known(79_900.4),
         tokens_per_item_finished: unknown(),
+        tokens_per_item_unbiased: Answer::unknown("not asked"),
         eta_seconds: Answer::Known(Bounds::only(312.4)),
         predicted_end_at: Answer::unknown("not yet"),
         estimate_mode: Answer::unknown("not yet"),

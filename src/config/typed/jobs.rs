@@ -94,6 +94,7 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
     }
     // Read before it is known whether the job has a name, so that a missing name hides no other problem.
     let total = map.value("total", problems, positive);
+    let max_tokens = map.value("max_tokens", problems, |text| count(text, 1..=100_000_000));
     let deadline = map.value("deadline", problems, values::moment);
     let job = name.map(|name| Job {
         name,
@@ -102,6 +103,7 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
         engines: engines.iter().map(|reference| EngineName::new(reference.name.as_str())).collect(),
         progress,
         total,
+        max_tokens,
         outputs,
         deadline,
         stall_min,
@@ -116,7 +118,6 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
 
 /// Keys that are checked now and acted on by a later version.
 fn planned(map: &Map<'_>, problems: &mut Problems) {
-    map.value("max_tokens", problems, |text| count(text, 1..=100_000_000));
     map.value("only_on", problems, values::host_name);
     if let Some(process) = map.map("process", &keys::PROCESS, problems) {
         process.value("command", problems, values::plain_text);

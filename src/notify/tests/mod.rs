@@ -195,6 +195,7 @@ fn job(name: &str, engines: &[&str], mountpoint: &str) -> JobView {
         items_per_second: unknown(),
         tokens_per_second: unknown(),
         tokens_per_item_finished: unknown(),
+        tokens_per_item_unbiased: Answer::unknown("not asked"),
         eta_seconds: Answer::unknown("not asked"),
         predicted_end_at: Answer::unknown("not asked"),
         estimate_mode: Answer::unknown("not asked"),

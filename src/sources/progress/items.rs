@@ -103,6 +103,8 @@ pub struct Items {
     partial: Vec<u8>,
     too_long: bool,
     counts: Counts,
+    /// Tokens of items, since they were last taken.
+    lengths: Vec<u32>,
     /// The last line as if it had its end, once it settled.
     provisional: Option<Counts>,
     grew: bool,
@@ -122,6 +124,7 @@ impl Items {
             partial: Vec::new(),
             too_long: false,
             counts: Counts::default(),
+            lengths: Vec::new(),
             provisional: None,
             grew: false,
             restarted: false,
@@ -187,6 +190,11 @@ impl Items {
         std::mem::take(&mut self.restarted)
     }
 
+    /// The tokens of each whole line since the last call.
+    pub fn take_lengths(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.lengths)
+    }
+
     /// What all lines come to.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
@@ -224,7 +232,10 @@ impl Items {
                     Some(self.partial.as_slice()).filter(|_| !self.too_long)
                 };
                 match whole {
-                    Some(text) => count_line(&mut self.counts, text, &self.fields, true),
+                    Some(text) => {
+                        let tokens = count_line(&mut self.counts, text, &self.fields, true);
+                        self.lengths.extend(tokens.map(length));
+                    }
                     None => {
                         self.counts.good += 1;
                         self.counts.unread("a line is longer than limits.line: it counts, its fields are not known");
@@ -244,6 +255,7 @@ impl Receiver for Items {
         self.partial.clear();
         self.too_long = false;
         self.counts = Counts::default();
+        self.lengths.clear();
         self.provisional = None;
         self.restarted = true;
     }
@@ -259,8 +271,15 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf)
 }
 
-/// Checks a whole line and counts it; `kept` is false for a look at a line that will come again.
-fn count_line(counts: &mut Counts, text: &[u8], wanted: &Wanted, kept: bool) {
+/// Tokens as a whole number.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // It saturates, and tokens are whole.
+const fn length(tokens: f64) -> u32 {
+    tokens as u32
+}
+
+/// Checks a whole line and counts it; `kept` is false for a look at a line that will come again. Answers with the tokens
+/// of a good one.
+fn count_line(counts: &mut Counts, text: &[u8], wanted: &Wanted, kept: bool) -> Option<f64> {
     let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let mut found: [Option<Raw<'_>>; 3] = [None; 3];
     if let Err(malformed) = scan(text.get(..end).unwrap_or_default(), &wanted.pointers, &mut found) {
@@ -269,7 +288,7 @@ fn count_line(counts: &mut Counts, text: &[u8], wanted: &Wanted, kept: bool) {
             Malformed::Unexpected(_) => "a line is no JSON",
             Malformed::TooDeep => "a line is nested too deep",
         });
-        return;
+        return None;
     }
     let at = |index: Option<usize>| found.get(index?).copied().flatten();
     let is_good = !at(wanted.failed).is_some_and(Raw::is_truthy);
@@ -278,19 +297,19 @@ fn count_line(counts: &mut Counts, text: &[u8], wanted: &Wanted, kept: bool) {
         .filter(|id| id.is_truthy() || id.number().is_some())
         .map_or(Told::New, |id| wanted.ids.tell(id.bytes(), is_good, kept));
     match (told, is_good) {
-        (Told::Again, _) => return,
+        (Told::Again, _) => return None,
         (Told::Mended, _) => counts.mended += 1,
         (Told::New, true) => {}
         (Told::New, false) => counts.failed += 1,
     }
     if !is_good {
-        return;
+        return None;
     }
     counts.good += 1;
-    if let Some(tokens) = at(wanted.tokens).and_then(Raw::count) {
-        counts.tokens += tokens;
-        counts.with_tokens += 1;
-    }
+    let tokens = at(wanted.tokens).and_then(Raw::count)?;
+    counts.tokens += tokens;
+    counts.with_tokens += 1;
+    Some(tokens)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use super::items::{Counts, Items};
 use super::numbers::as_float;
 use super::tail::{FileKey, Follower};
 use super::{Source, glob};
-use crate::model::job::{Reading, Unread};
+use crate::model::job::{Lengths, Reading, Unread};
 use crate::model::{Failure, FailureKind, Time};
 
 /// Endings of files that hold no items yet, or not as lines.
@@ -41,6 +41,12 @@ const NEVER: [&str; 13] =
 
 /// Names that are looked at for a rotated file.
 const MAX_BESIDE: usize = 10_000;
+
+/// Lengths in one reading: more than are finished between two polls, and a line of some tens of kilobytes.
+const MOST_LENGTHS: usize = 8192;
+
+/// Lengths that wait to be told; four megabytes.
+const MOST_WAITING: usize = 1 << 20;
 
 /// Counts the lines of all files that a glob matches.
 #[derive(Debug)]
@@ -59,6 +65,8 @@ pub(super) struct JsonlSource {
     /// Another length of a slice, for tests.
     slice: Option<Duration>,
     generation: u32,
+    /// Lengths that were found and not told yet, and how many were told.
+    lengths: (u64, Vec<u32>),
     buffer: Vec<u8>,
 }
 
@@ -86,6 +94,7 @@ impl JsonlSource {
             turn: None,
             slice: None,
             generation: 0,
+            lengths: (0, Vec::new()),
             buffer: Vec::new(),
         }
     }
@@ -172,6 +181,7 @@ impl JsonlSource {
             if let Err(failure) = known.follower.poll_within(budget, now, &mut self.buffer, &mut known.items) {
                 failures.insert(*key, failure);
             }
+            self.lengths.1.append(&mut known.items.take_lengths());
             if known.items.settle() {
                 self.generation = self.generation.saturating_add(1);
                 voided = true;
@@ -203,12 +213,14 @@ impl Source for JsonlSource {
             };
             return Err(failure);
         }
+        let generation = self.generation;
         let mut voided = self.reconcile(&present);
         let (mut failures, anew) = self.read(&present, now);
         voided |= anew;
         if voided && let Some(ids) = self.items.ids() {
             // Nobody knows which of the ids were the void lines', so all that is there is read again.
             ids.clear();
+            self.lengths.1.clear();
             self.known.clear();
             self.base = Counts::default();
             self.caught_up = false;
@@ -228,14 +240,33 @@ impl Source for JsonlSource {
         self.caught_up = true;
         let is_all = present.keys().all(|key| failures.contains_key(key));
         problem = failures.into_values().last().or(problem);
+        if self.generation != generation {
+            self.lengths.0 = 0;
+        }
         match (is_all, problem) {
             (true, Some(failure)) => Err(failure),
-            (_, problem) => Ok(self.reading(&present, problem)),
+            (_, problem) => {
+                let lengths = self.tell_lengths();
+                Ok(Reading { lengths, ..self.reading(&present, problem) })
+            }
         }
     }
 }
 
 impl JsonlSource {
+    /// The next lengths, a bounded number at a poll: after a start there are as many as the files have lines.
+    fn tell_lengths(&mut self) -> Option<Box<Lengths>> {
+        let (from, pending) = &mut self.lengths;
+        // What waits for too long is not told: its count in `from` stays right.
+        let over = pending.len().saturating_sub(MOST_WAITING);
+        pending.drain(..over);
+        *from = from.saturating_add(u64::try_from(over).unwrap_or(u64::MAX));
+        let count = pending.len().min(MOST_LENGTHS);
+        let lengths = Lengths { from: *from, tokens: pending.drain(..count).collect() };
+        *from = from.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+        Some(Box::new(lengths)).filter(|lengths| !lengths.tokens.is_empty())
+    }
+
     fn reading(&self, present: &Present, problem: Option<Failure>) -> Reading {
         let mut counts = self.base.clone();
         // Half of a file that appeared is not half of its items now and the rest at the next poll: it is not known yet.

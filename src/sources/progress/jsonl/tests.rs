@@ -223,3 +223,19 @@ fn many_files_get_their_turn_and_nothing_is_said_before_all_were_read() {
     }
     assert_eq!(done, 14.0);
 }
+
+#[test]
+fn lengths_are_told_once_and_say_where_they_stand() {
+    let mut bench = Bench::new("out.jsonl");
+    bench.append("out.jsonl", TWO);
+    let lengths = |bench: &mut Bench| bench.poll().unwrap().lengths.map(|lengths| (lengths.from, lengths.tokens));
+    assert_eq!(lengths(&mut bench), Some((0, vec![5, 7])));
+    assert_eq!(lengths(&mut bench), None);
+    bench.append("out.jsonl", "{\"tokens\": 9}\n{\"error\": \"x\", \"tokens\": 3}\n{}\n{\"tokens\": 4");
+    assert_eq!(lengths(&mut bench), Some((2, vec![9])));
+    let many: String = (0..MOST_LENGTHS).map(|_| "{\"tokens\": 1}\n").collect();
+    bench.append("out.jsonl", &format!("4}}\n{many}"));
+    let (from, first) = lengths(&mut bench).unwrap();
+    assert_eq!((from, first.len(), first.first()), (3, MOST_LENGTHS, Some(&44)));
+    assert_eq!(lengths(&mut bench).unwrap().0, 3 + u64::try_from(MOST_LENGTHS).unwrap());
+}

@@ -1,0 +1,446 @@
+//! Which requests are unfinished, and how many tokens each has, from counters and finished lengths alone.
+//!
+//! The coordinate is u, tokens generated per slot: between two looks it grows by the engine's new tokens over its
+//! running requests. A finished answer of length L that ended at u began at u - L, so the unfinished are the starts that
+//! no finished answer explains, and their ages are u now less u then.
+//!
+//! **Starts are counted by conservation**, look by look: finished + aborted + change of running. To take each finish for
+//! a start breaks at once on a real run, where 25 requests fail in one moment and a client freezes for ten seconds.
+//!
+//! **No single start is matched with an answer.** Where an answer began is known to half a poll, and one wrong match
+//! leaves an old start that nothing will ever explain: a request four times as old as any answer ever was. So starts and
+//! ends are only counted by cells of u, one a look. Starts less ends up to a cell is how many of the unfinished are older
+//! than it, with an error that does not add up; the true number cannot fall from cell to cell, and the nearest such
+//! sequence (isotonic regression, by pooling neighbours that violate it) makes the errors cancel.
+//!
+//! What comes of it is held to two sums: as many as the engine says are running, and their tokens add up to what it
+//! generated less what it delivered. Single ages may be wrong by a poll; their sum is not.
+//!
+//! **Lines lag.** A file that is flushed every 50 lines tells of answers that ended long ago. The engine's own count of
+//! finished requests tells when the n-th ended, so each line is dated by that and not by when it was read.
+
+use std::collections::VecDeque;
+
+use super::random::Random;
+
+/// Requests in flight that are told apart; more than any engine runs.
+const MOST_RUNNING: f64 = 8192.0;
+
+/// Cells that are kept; then the older half is joined by twos.
+const MAX_CELLS: usize = 2048;
+
+/// How far into the first poll a start still counts to the batch that was there at the beginning.
+const SNAP: f64 = 0.08;
+
+/// A request is followed until it is this many times as old as the longest answer was, once this many have ended.
+const AGE_TO_LENGTH: f64 = 3.0;
+const ENOUGH_ENDED: f64 = 50.0;
+
+/// Cells before that whose median says how far the count is off.
+const CELLS_FOR_ERROR: usize = 32;
+
+/// Looks that are kept to date lines that come late.
+const MAX_MARKS: usize = 512;
+
+/// What one scrape of the job's engines says, over all ranks. Counters grow through restarts and begin anywhere.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Look {
+    /// Tokens generated.
+    pub generated: f64,
+    /// Requests in the batch.
+    pub running: f64,
+    /// Requests in the queue.
+    pub waiting: f64,
+    /// Requests finished by themselves, where the engine counts them.
+    pub finished: Option<f64>,
+    /// Their tokens.
+    pub finished_tokens: Option<f64>,
+    /// Requests that were aborted or failed.
+    pub aborted: Option<f64>,
+    /// Tokens of the unfinished: generated less finished since the engine started, where it counts both.
+    pub held: Option<f64>,
+}
+
+impl Look {
+    /// Two engines as one; what one of them does not count is not known of both.
+    pub fn and(self, other: Self) -> Self {
+        let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+        Self {
+            generated: self.generated + other.generated,
+            running: self.running + other.running,
+            waiting: self.waiting + other.waiting,
+            finished: sum(self.finished, other.finished),
+            finished_tokens: sum(self.finished_tokens, other.finished_tokens),
+            aborted: sum(self.aborted, other.aborted),
+            held: sum(self.held, other.held),
+        }
+    }
+}
+
+/// A stretch of the coordinate, with what began in it less what of that is known to have ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Cell {
+    from: f64,
+    to: f64,
+    /// All of it began at `from`.
+    at_once: bool,
+    /// The how-manieth request was the first to begin in it, and how many did.
+    order: f64,
+    begun: f64,
+    unexplained: f64,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Aged {
+    /// Its tokens so far.
+    pub age: f64,
+    /// The how-manieth it was to begin.
+    pub order: f64,
+}
+
+/// An answer that ended, with the place of its beginning in the order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ended {
+    pub length: f64,
+    pub order: f64,
+}
+
+/// Follows the requests of one run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flight {
+    u: f64,
+    last: Option<Look>,
+    cells: Vec<Cell>,
+    begun: f64,
+    /// Starts that conservation still owes (negative: it gave too many).
+    owed: f64,
+    /// Finished since the first look, and u then.
+    marks: VecDeque<(f64, f64)>,
+    finished: f64,
+    /// Those that were aborted between the last two looks, as far as can be said.
+    gone: Vec<Aged>,
+    /// The longest answer that ended, and how many did.
+    longest: f64,
+    ended: f64,
+    /// What of `held` belongs to requests that are gone.
+    stray: f64,
+    /// Unfinished requests that were gone when the engine was seen empty.
+    cleared: Vec<Aged>,
+}
+
+impl Flight {
+    /// Where the coordinate stands.
+    pub(super) const fn u(&self) -> f64 {
+        self.u
+    }
+
+    /// The requests that were aborted lately, once: how old they became says something of lengths too.
+    pub(super) fn take_gone(&mut self) -> Vec<Aged> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// The last look.
+    pub(super) const fn last(&self) -> Option<Look> {
+        self.last
+    }
+
+    /// Requests that the engine finished since the first look.
+    pub(super) const fn finished(&self) -> f64 {
+        self.finished
+    }
+
+    /// Takes a look. `lines` is how many items were finished since the last one by the files, for an engine that does
+    /// not count, and `failed` how many failed. Answers with how many finished and their tokens, if the engine says.
+    pub(super) fn look(&mut self, look: Look, lines: f64, failed: f64) -> Option<(f64, f64)> {
+        let Some(before) = self.last.replace(look) else {
+            self.first(look);
+            return None;
+        };
+        let tokens = (look.generated - before.generated).max(0.0);
+        let running = f64::midpoint(look.running, before.running).max(1.0);
+        let from = self.u;
+        self.u += tokens / running;
+        let counted = increase(before.finished, look.finished);
+        let finished = counted.unwrap_or(lines);
+        self.finished += finished;
+        self.marks.push_back((self.finished, self.u));
+        if self.marks.len() > MAX_MARKS {
+            self.marks.pop_front();
+        }
+        // Failures are told late: those of an engine that was seen empty meanwhile are accounted for already.
+        let told = whole(failed).min(self.cleared.len());
+        self.gone = self.cleared.drain(..told).collect();
+        let failed = failed - count(told);
+        // A server that breaks connections need not count them.
+        let aborted = increase(before.aborted, look.aborted).unwrap_or(0.0).max(failed);
+        self.owed += finished + aborted + look.running - before.running;
+        let new = self.owed.floor().max(0.0);
+        self.owed = (self.owed - new).max(-look.running);
+        // Those that were there before, not those that took their places.
+        if aborted >= 1.0 {
+            self.gone.extend(self.spread(whole(aborted)));
+            self.drop_evenly(aborted);
+        }
+        self.begin(new, from);
+        if look.running == 0.0 && look.waiting == 0.0 {
+            self.stray = look.held.unwrap_or(0.0);
+            // They generated until some moment after the scrape before; they are as old as they were then at least.
+            self.cleared = self.spread(whole(self.survivors().iter().sum()));
+            let step = self.u - from;
+            self.cleared.iter_mut().for_each(|one| one.age = (one.age - step).max(1.0));
+            self.cells.clear();
+        }
+        counted.zip(increase(before.finished_tokens, look.finished_tokens))
+    }
+
+    /// Those that run already when we come: their ages add up to what the engine holds, and are spread as the ages of
+    /// any moment are.
+    fn first(&mut self, look: Look) {
+        self.marks.push_back((0.0, 0.0));
+        if look.running == 0.0 {
+            self.stray = look.held.unwrap_or(0.0);
+            return;
+        }
+        let oldest = 2.0 * look.held.unwrap_or(0.0).max(0.0) / look.running;
+        let begun = look.running.min(MOST_RUNNING);
+        let pieces = if oldest > 1.0 { 16 } else { 1 };
+        for piece in 0..pieces {
+            let share = 1.0 / f64::from(pieces);
+            let from = -oldest * (1.0 - f64::from(piece) * share);
+            let cell = Cell {
+                from,
+                to: from + oldest * share,
+                at_once: pieces == 1,
+                order: 0.0,
+                begun,
+                unexplained: begun * share,
+            };
+            self.cells.push(Cell { begun: begun * share, ..cell });
+        }
+        self.begun += begun;
+    }
+
+    fn begin(&mut self, new: f64, from: f64) {
+        let cell = Cell { from, to: self.u, at_once: false, order: self.begun, begun: new, unexplained: new };
+        self.begun += new;
+        // A whole batch began at one moment, but when its answers ended is known less well than that: what seems to
+        // have begun just after it belongs to it too.
+        if let [only] = self.cells.as_mut_slice()
+            && only.to - only.from <= 0.0
+        {
+            only.to += (self.u - from) * (SNAP + 0.5 / new.max(1.0)).min(0.5);
+        }
+        self.cells.push(cell);
+        if self.cells.len() > MAX_CELLS {
+            let newer = self.cells.split_off(MAX_CELLS / 2);
+            let older = std::mem::take(&mut self.cells);
+            self.cells = older.chunks(2).filter_map(join).chain(newer).collect();
+        }
+    }
+
+    /// Aborted requests may have any age.
+    fn drop_evenly(&mut self, count: f64) {
+        let survivors = self.survivors();
+        let all: f64 = survivors.iter().sum();
+        if all > 0.0 && count > 0.0 {
+            for (cell, survivors) in self.cells.iter_mut().zip(survivors) {
+                cell.unexplained -= survivors * (count / all).min(1.0);
+            }
+        }
+    }
+
+    /// An answer of this length ended as the `nth` to finish since the first look.
+    pub(super) fn ended(&mut self, length: f64, nth: f64) -> Ended {
+        let began = self.u_of(nth) - length;
+        self.longest = self.longest.max(length);
+        self.ended += 1.0;
+        let fallback = self.begun;
+        let place = self.cells.partition_point(|cell| cell.to < began).min(self.cells.len().saturating_sub(1));
+        let Some(cell) = self.cells.get_mut(place) else { return Ended { length, order: fallback } };
+        cell.unexplained -= 1.0;
+        Ended { length, order: cell.order + cell.begun / 2.0 }
+    }
+
+    /// How many of those that began in each cell are unfinished.
+    fn survivors(&self) -> Vec<f64> {
+        // Nothing that runs is so much older than any answer ever was: what is left over there is an error, and it would
+        // be in all that follows.
+        let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - AGE_TO_LENGTH * self.longest };
+        let over = self.cells.partition_point(|cell| cell.to < oldest);
+        let mut sum = 0.0;
+        let sums: Vec<f64> = self
+            .cells
+            .iter()
+            .map(|cell| {
+                sum += cell.unexplained;
+                sum
+            })
+            .collect();
+        let mut errors = sums.get(over.saturating_sub(CELLS_FOR_ERROR)..over).unwrap_or_default().to_vec();
+        errors.sort_by(f64::total_cmp);
+        let error = errors.get(errors.len() / 2).copied().unwrap_or(0.0);
+        // Pools of neighbours: the value of all, and how many.
+        let mut pools: Vec<(f64, usize)> = Vec::with_capacity(self.cells.len());
+        for sum in sums.iter().skip(over) {
+            let mut pool = (sum - error, 1);
+            while let Some(&(value, size)) = pools.last().filter(|last| last.0 > pool.0) {
+                pools.pop();
+                let all = size + pool.1;
+                pool = ((value * count(size) + pool.0 * count(pool.1)) / count(all), all);
+            }
+            pools.push(pool);
+        }
+        let mut older = 0.0_f64;
+        let mut survivors = vec![0.0; over];
+        for (value, size) in pools {
+            let value = value.max(0.0);
+            survivors.push((value - older).max(0.0));
+            survivors.extend(std::iter::repeat_n(0.0, size - 1));
+            older = older.max(value);
+        }
+        survivors
+    }
+
+    /// `wanted` requests with ages as the survivors have them, oldest first.
+    fn spread(&self, wanted: usize) -> Vec<Aged> {
+        let survivors = self.survivors();
+        let all: f64 = survivors.iter().sum();
+        let mut aged = Vec::with_capacity(wanted);
+        let mut older = 0.0;
+        for (cell, here) in self.cells.iter().zip(survivors) {
+            while aged.len() < wanted {
+                let place = (count(aged.len()) + 0.5) / count(wanted) * all;
+                if place >= older + here {
+                    break;
+                }
+                let share = if cell.at_once { 0.0 } else { (place - older) / here };
+                aged.push(Aged {
+                    age: (self.u - cell.from - (cell.to - cell.from) * share).max(1.0),
+                    order: cell.order + cell.begun / 2.0,
+                });
+            }
+            older += here;
+        }
+        aged.resize(wanted, Aged { age: 1.0, order: self.begun });
+        aged
+    }
+
+    /// Where the coordinate stood when the `nth` request finished.
+    fn u_of(&self, nth: f64) -> f64 {
+        let after = self.marks.partition_point(|mark| mark.0 < nth);
+        let upper = self.marks.get(after);
+        let lower = after.checked_sub(1).and_then(|before| self.marks.get(before));
+        match (lower, upper) {
+            (Some(&(count, u)), Some(&(next_count, next_u))) => {
+                u + (next_u - u) * ((nth - count - 0.5) / (next_count - count).max(1.0)).clamp(0.0, 1.0)
+            }
+            (None, Some(&(_, u))) => u,
+            _ => self.u,
+        }
+    }
+
+    /// Requests that finished with `tokens` together, and nothing tells which: of those in flight some whose ages add up
+    /// to it. Exact for one at a time, and the average is right for many.
+    pub(super) fn ended_together(&mut self, finished: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
+        let all: f64 = self.cells.iter().map(|cell| cell.unexplained).sum();
+        let (size, chosen) = (whole(all), whole(finished));
+        let chosen = chosen.min(size);
+        if chosen == 0 {
+            return Vec::new();
+        }
+        let half_poll = self.cells.last().map_or(0.0, |cell| (cell.to - cell.from) / 2.0);
+        let mut aged = self.spread(size);
+        for one in &mut aged {
+            one.age = (one.age - half_poll).max(1.0);
+        }
+        for place in 0..chosen {
+            let other = place + random.below(size - place);
+            aged.swap(place, other);
+        }
+        let age = |aged: &[Aged], place: usize| aged.get(place).map_or(1.0, |one| one.age);
+        let mut missing = tokens - aged.iter().take(chosen).map(|one| one.age).sum::<f64>();
+        for _ in 0..(40 + 8 * chosen) {
+            if size == chosen {
+                break;
+            }
+            let (inside, outside) = (random.below(chosen), chosen + random.below(size - chosen));
+            let better = missing - (age(&aged, outside) - age(&aged, inside));
+            if better.abs() < missing.abs() {
+                missing = better;
+                aged.swap(inside, outside);
+            }
+        }
+        let sum = tokens - missing;
+        let scale = if sum > 0.0 { tokens / sum } else { 1.0 };
+        aged.truncate(chosen);
+        let mut ended = Vec::with_capacity(chosen);
+        for one in aged {
+            let length = (one.age * scale).max(1.0);
+            let began = self.u - half_poll - length;
+            self.longest = self.longest.max(length);
+            self.ended += 1.0;
+            let place = self.cells.partition_point(|cell| cell.to < began).min(self.cells.len().saturating_sub(1));
+            if let Some(cell) = self.cells.get_mut(place) {
+                cell.unexplained -= 1.0;
+            }
+            ended.push(Ended { length, order: one.order });
+        }
+        ended
+    }
+
+    /// The requests in flight: as many as run, with as many tokens as are held.
+    pub(super) fn ages(&self) -> Vec<Aged> {
+        let Some(look) = self.last else { return Vec::new() };
+        let mut aged = self.spread(whole(look.running));
+        let sum: f64 = aged.iter().map(|one| one.age).sum();
+        let held = look.held.map(|held| held - self.stray).filter(|held| *held > 0.0);
+        if let Some(held) = held.filter(|_| sum > 0.0) {
+            bend(&mut aged, held);
+        }
+        aged
+    }
+}
+
+/// Moves ages until they add up to `held`, the young ones most: how old the oldest is, is known best.
+fn bend(aged: &mut [Aged], held: f64) {
+    let oldest = aged.iter().map(|one| one.age).fold(1.0, f64::max);
+    let oldest = oldest.max(held / count(aged.len().max(1)));
+    let sum = |power: f64| aged.iter().map(|one| oldest * (one.age / oldest).powf(power)).sum::<f64>();
+    let (mut low, mut high) = (0.2_f64, 5.0_f64);
+    for _ in 0..20 {
+        let middle = (low * high).sqrt();
+        if sum(middle) > held { low = middle } else { high = middle }
+    }
+    let power = (low * high).sqrt();
+    for one in aged {
+        one.age = (oldest * (one.age / oldest).powf(power)).max(1.0);
+    }
+}
+
+fn join(pair: &[Cell]) -> Option<Cell> {
+    let (first, last) = (pair.first()?, pair.last()?);
+    Some(Cell {
+        from: first.from,
+        to: last.to,
+        at_once: false,
+        order: first.order,
+        begun: pair.iter().map(|cell| cell.begun).sum(),
+        unexplained: pair.iter().map(|cell| cell.unexplained).sum(),
+    })
+}
+
+#[allow(clippy::cast_precision_loss)] // Of a few thousand at most.
+fn count(number: usize) -> f64 {
+    number as f64
+}
+
+/// A number of requests.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Clamped.
+fn whole(number: f64) -> usize {
+    number.round().clamp(0.0, MOST_RUNNING) as usize
+}
+
+fn increase(before: Option<f64>, now: Option<f64>) -> Option<f64> {
+    before.zip(now).map(|(before, now)| (now - before).max(0.0))
+}

@@ -1,0 +1,200 @@
+//! The count of items over time and nothing else: how fast lately, how changeably, and a drain that is not seen.
+//!
+//! `elapsed / done` is wrong twice. Early, because the first items to finish are the short ones of a full batch: the
+//! pace of the second half of the time is nearer to what will last. Late, because at the end fewer and fewer run, which
+//! the count does not show until it happens. How much longer that takes is not known from counts; over many lengths and
+//! laws it was a few percent of the run, and several times that where single answers are very long. So it is in the
+//! forecast as a share of the whole with a wide, skewed interval.
+
+use std::time::Duration;
+
+use super::Evidence;
+use super::wander::{Guess, guesses};
+use crate::model::{Bounds, Time};
+
+/// Points that are kept; then every other goes.
+const MAX_POINTS: usize = 256;
+
+/// Drain as a share of the run: 10, 50 and 90 %.
+const DRAIN: [f64; 3] = [0.015, 0.065, 0.30];
+
+/// From this many finished on the second half of the time is enough by itself.
+const ENOUGH: f64 = 35.0;
+
+/// The 90 % quantile of the normal distribution.
+const NINETY: f64 = 1.2816;
+
+/// The count over time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Items {
+    points: Vec<(Time, f64)>,
+    every: u32,
+    skipped: u32,
+    last: Option<(Time, f64)>,
+    /// When we saw the last count: its moment may be one of the job's own clock.
+    seen_at: Option<Time>,
+    own_clock: bool,
+}
+
+impl Items {
+    /// Takes what was seen. The job's own clock is better than ours: it knows the time before we came, and a line that
+    /// is read late was not written late.
+    pub(super) fn record(&mut self, evidence: Evidence, at: Time) {
+        let Some(clock) = evidence.own_clock else {
+            if !self.own_clock {
+                self.point(evidence.settled, at, at);
+            }
+            return;
+        };
+        if !std::mem::replace(&mut self.own_clock, true) {
+            *self = Self { own_clock: true, ..Self::default() };
+            self.point(clock.first.done, Time::from_seconds(clock.first.elapsed), at);
+        }
+        let moment = Time::from_seconds(clock.elapsed);
+        if self.last.is_none_or(|last| moment > last.0) {
+            self.point(clock.settled, moment, at);
+        }
+    }
+
+    /// Nobody looked for so long. By our clock the count starts anew; by the job's own what it prints holds, and only
+    /// the silence was not its.
+    pub(super) fn unwatched(&mut self, gap: Duration) {
+        if self.own_clock {
+            self.seen_at = self.seen_at.map(|seen| seen + gap);
+        } else {
+            *self = Self::default();
+        }
+    }
+
+    fn point(&mut self, settled: f64, moment: Time, at: Time) {
+        if self.last == Some((moment, settled)) {
+            return; // The same look said twice.
+        }
+        self.last = Some((moment, settled));
+        self.seen_at = Some(at);
+        self.skipped += 1;
+        if self.points.is_empty() || self.skipped > self.every {
+            self.skipped = 0;
+            self.points.push((moment, settled));
+        }
+        if self.points.len() >= MAX_POINTS {
+            let mut keep = false;
+            self.points.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.every = 2 * self.every + 1;
+        }
+    }
+
+    /// The count at a moment, between two points in proportion.
+    fn at(&self, moment: Time) -> f64 {
+        let after = self.points.partition_point(|point| point.0 <= moment);
+        let before = after.checked_sub(1).and_then(|place| self.points.get(place));
+        match (before, self.points.get(after).or(self.last.as_ref())) {
+            (Some(&(from, count)), Some(&(to, next))) if to > from => {
+                count + (next - count) * (moment.seconds_since(from) / to.seconds_since(from)).clamp(0.0, 1.0)
+            }
+            (Some(point), _) => point.1,
+            (None, point) => point.map_or(0.0, |point| point.1),
+        }
+    }
+
+    /// Seconds until `total` are settled.
+    pub(super) fn read(&self, total: f64, now: Time) -> Option<Bounds> {
+        let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
+        let now = last + now.since(self.seen_at?);
+        let seconds = now.seconds_since(began);
+        let done = settled - first;
+        if done < 3.0 || seconds <= 0.0 {
+            return None;
+        }
+        let moment = |share: f64| began + Duration::try_from_secs_f64(seconds * share).unwrap_or_default();
+        let half = (settled - self.at(moment(0.5))).max(1.0) / (seconds / 2.0);
+        let all = done / seconds;
+        let young = 1.0 / (1.0 + (done / ENOUGH).powi(2));
+        let rate = all.powf(young) * half.powf(1.0 - young);
+        let left = (total - settled).max(0.0);
+        let rest = left / rate;
+        let whole = seconds * (total - settled + done) / done.max(1.0) * 0.5 + 0.5 * (seconds + rest);
+        // Twelve pieces of the last three quarters: what comes before is the first batch filling up.
+        let counts: Vec<f64> = (3..12)
+            .map(|piece| {
+                let (from, to) = (f64::from(piece) / 12.0, f64::from(piece + 1) / 12.0);
+                (self.at(moment(to)) - self.at(moment(from))).max(0.0) + 0.5
+            })
+            .collect();
+        let pieces: Vec<(f64, f64)> =
+            counts.iter().map(|count| ((count / (all * seconds / 12.0)).ln(), 1.0 / count)).collect();
+        let irregular = irregularity(&counts);
+        let spread = deviation(&guesses(&pieces, (rest / (seconds / 12.0)).max(1.0)));
+        let chance = (spread * spread + 2.0 * irregular / done + (0.6 * young.sqrt()).powi(2)).sqrt();
+        let ending = (1.0 - (-left / (0.004 * total).max(1.0)).exp()) * whole * irregular;
+        let [low, mid, high] = DRAIN.map(|drain| drain * ending);
+        let centre = rest + mid;
+        // The two errors are independent: their distances from the middle add up by squares.
+        let below = (rest * (1.0 - (-NINETY * chance).exp())).hypot(mid - low);
+        let above = (rest * ((NINETY * chance).exp() - 1.0)).hypot(high - mid);
+        Some(Bounds { low: Some((centre - below).max(0.0)), mid: centre, high: Some(centre + above) })
+    }
+}
+
+/// How far counts scatter, from 0 for steps like a clock's (one thing after the other: nothing to drain) to 1 for
+/// those of many that run at once and end when they like.
+fn irregularity(counts: &[f64]) -> f64 {
+    #[allow(clippy::cast_precision_loss)]
+    let size = counts.len().max(2) as f64;
+    let mean = counts.iter().sum::<f64>() / size;
+    let square: f64 = counts.iter().map(|count| (count - mean).powi(2)).sum();
+    // With so few counts the scatter of chance comes out at a third of itself now and then.
+    (3.0 * square / (size - 1.0) / mean.max(0.5)).clamp(0.02, 1.0)
+}
+
+/// Of all guesses together, about the middle.
+fn deviation(guesses: &[Guess]) -> f64 {
+    let weight: f64 = guesses.iter().map(|guess| guess.weight).sum();
+    let square: f64 = guesses.iter().map(|guess| guess.weight * guess.deviation.powi(2)).sum();
+    if weight > 0.0 { (square / weight).sqrt() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::eta::OwnClock;
+    use crate::model::job::FirstLine;
+
+    fn read(items: &Items, total: f64, second: f64) -> (f64, f64, f64) {
+        let bounds = items.read(total, Time::from_seconds(second)).unwrap();
+        (bounds.low.unwrap(), bounds.mid, bounds.high.unwrap())
+    }
+
+    #[test]
+    fn steps_like_a_clock_have_no_drain_and_a_resume_is_no_pace() {
+        let mut items = Items::default();
+        let first = FirstLine { done: 12_300.0, elapsed: 0.0 };
+        assert!(items.read(25_000.0, Time::from_seconds(0.0)).is_none());
+        for step in 0..=200 {
+            let (settled, elapsed) = (12_300.0 + f64::from(step), 1.5 * f64::from(step));
+            let clock = OwnClock { settled, elapsed, first };
+            items.record(Evidence { settled, failed: 0.0, own_clock: Some(clock) }, Time::from_seconds(9e8 + elapsed));
+        }
+        let (low, mid, high) = read(&items, 25_000.0, 9e8 + 300.0);
+        assert!((mid / (12_500.0 * 1.5) - 1.0).abs() < 0.02, "{mid}");
+        assert!(low > 0.6 * mid && high < 1.6 * mid, "{low} {high}");
+    }
+
+    #[test]
+    fn many_at_once_drain_and_memory_is_bounded() {
+        let mut items = Items::default();
+        let mut random = super::super::random::Random::new(3);
+        let (mut settled, mut second) = (0.0, 0.0);
+        while settled < 5000.0 {
+            second += random.exponential();
+            settled += 1.0;
+            items.record(Evidence { settled, failed: 0.0, own_clock: None }, Time::from_seconds(second));
+        }
+        let (low, mid, high) = read(&items, 10_000.0, second);
+        assert!(mid > 1.02 * second && low < 1.05 * second && high > 1.2 * second, "{low} {mid} {high} {second}");
+        assert!(items.points.len() < MAX_POINTS);
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether the items are in an order: blocks of them that differ more than chance.
+//!
+//! Data sets are sorted by topic, source or difficulty, and then the answers to come are not like those that came. The
+//! items are cut into blocks by when they began. Of each block the number that ended is compared with the number that
+//! should have, had the hazard been that of all: this counts the unfinished rightly, where an average of the finished
+//! would find every latest block short. What wanders is handled by [`super::wander`].
+
+use super::flight::Aged;
+use super::lengths::{Curve, Histogram};
+use super::wander::{Guess, guesses};
+
+/// Blocks that are kept; then neighbours are joined.
+const MAX_BLOCKS: usize = 48;
+
+/// Items of a block in the beginning.
+const FIRST_SIZE: f64 = 32.0;
+
+/// Fewer expected ends than this say nothing about a block: it is joined to the next.
+const FEW: f64 = 8.0;
+
+/// Ended answers, by when they began.
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    size: f64,
+    blocks: Vec<Histogram>,
+    /// Ages at which requests were aborted.
+    aborted: Histogram,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { size: FIRST_SIZE, blocks: Vec::new(), aborted: Histogram::default() }
+    }
+}
+
+impl Order {
+    /// One more that ended; `order` is how many began before it.
+    pub(super) fn add(&mut self, length: f64, order: f64) {
+        while order / self.size >= 48.0 {
+            self.size *= 2.0;
+            self.blocks = self
+                .blocks
+                .chunks(2)
+                .map(|pair| {
+                    let mut sum = Histogram::default();
+                    pair.iter().for_each(|block| sum.merge(block));
+                    sum
+                })
+                .collect();
+        }
+        let place = self.place(order);
+        if self.blocks.len() <= place {
+            self.blocks.resize(place + 1, Histogram::default());
+        }
+        if let Some(block) = self.blocks.get_mut(place) {
+            block.add(length, 1.0);
+        }
+    }
+
+    /// One that was aborted at this age: nothing is known of it beyond.
+    pub(super) fn add_aborted(&mut self, age: f64) {
+        self.aborted.add(age, 1.0);
+    }
+
+    /// Ages at which requests were aborted.
+    pub(super) const fn aborted(&self) -> &Histogram {
+        &self.aborted
+    }
+
+    fn place(&self, order: f64) -> usize {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Small, and not negative.
+        let place = (order / self.size).max(0.0) as usize;
+        place.min(MAX_BLOCKS - 1)
+    }
+
+    /// All blocks together.
+    pub(super) fn all(&self) -> Histogram {
+        let mut sum = Histogram::default();
+        self.blocks.iter().for_each(|block| sum.merge(block));
+        sum
+    }
+
+    /// How the next `ahead` items will differ from all so far: the logarithm of how many times longer.
+    pub(super) fn drift(&self, curve: &Curve, running: &[Aged], ahead: f64) -> Vec<Guess> {
+        let mut sums: Vec<(f64, f64)> =
+            self.blocks.iter().map(|block| (block.count(), curve.expected(block))).collect();
+        for one in running {
+            if let Some(sum) = sums.get_mut(self.place(one.order)) {
+                sum.1 += curve.cumulative(one.age);
+            }
+        }
+        let mut values = Vec::with_capacity(sums.len());
+        let (mut ended, mut expected) = (0.0, 0.0);
+        for (more_ended, more_expected) in sums {
+            ended += more_ended;
+            expected += more_expected;
+            if expected >= FEW {
+                values.push((((expected + 0.5) / (ended + 0.5)).ln(), 1.0 / expected));
+                (ended, expected) = (0.0, 0.0);
+            }
+        }
+        guesses(&values, (ahead / self.size).max(1.0))
+    }
+}

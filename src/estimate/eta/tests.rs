@@ -1,0 +1,301 @@
+//! The estimator as the core uses it: on two recorded runs of a real vLLM, on the reference scenario, and its laws.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts that stand in floats.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: f64) -> Time {
+    Time::from_seconds(1e9 + seconds)
+}
+
+/// A run as it was polled.
+struct Recorded {
+    items: f64,
+    seconds: f64,
+    polls: Vec<[f64; 9]>,
+    lengths: Vec<u32>,
+}
+
+fn recorded(text: &str) -> Recorded {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    let numbers = |line: &str| line.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<f64>>();
+    let head = numbers(lines.next().unwrap());
+    let mut run = Recorded { items: head[0], seconds: head[1], polls: Vec::new(), lengths: Vec::new() };
+    for line in lines {
+        match line.strip_prefix("lengths ") {
+            Some(lengths) => run.lengths = lengths.split(' ').map(|word| word.parse().unwrap()).collect(),
+            None => run.polls.push(numbers(line).try_into().unwrap()),
+        }
+    }
+    run
+}
+
+fn run1() -> Recorded {
+    recorded(include_str!("../../../tests/captures/estimate/run1.txt"))
+}
+
+fn run2() -> Recorded {
+    recorded(include_str!("../../../tests/captures/estimate/run2.txt"))
+}
+
+impl Recorded {
+    /// The estimator after all polls until `second`.
+    fn until(&self, second: f64, with_lengths: bool) -> Eta {
+        let mut eta = Eta::new(Settings { lengths: with_lengths, max_tokens: None, seed: 1 });
+        let mut taken = 0;
+        for &[when, generated, running, waiting, finished, tokens, aborted, done, failed] in &self.polls {
+            if when > second {
+                break;
+            }
+            let look = Look {
+                generated,
+                running,
+                waiting,
+                finished: Some(finished),
+                finished_tokens: Some(tokens),
+                aborted: Some(aborted),
+                held: Some(generated - tokens),
+            };
+            eta.look(look, at(when));
+            eta.lengths(0, &self.lengths[taken..done as usize]);
+            taken = done as usize;
+            eta.record(Evidence { settled: done + failed, failed, own_clock: None }, at(when));
+            eta.refresh(Some(self.items), at(when));
+        }
+        eta
+    }
+
+    fn forecast(&self, second: f64) -> Forecast {
+        *self.until(second, true).read(Some(self.items), at(second)).known().unwrap()
+    }
+}
+
+#[test]
+fn a_real_run_with_25_failures_at_one_moment() {
+    let run = run1();
+    let mut inside = 0;
+    for (share, most) in
+        [(0.015, 0.6), (0.02, 0.6), (0.05, 0.4), (0.1, 0.2), (0.25, 0.10), (0.5, 0.10), (0.75, 0.12), (0.9, 0.12)]
+    {
+        let now = share * run.seconds;
+        let forecast = run.forecast(now);
+        let truth = run.seconds - now;
+        let error = forecast.seconds.mid / truth - 1.0;
+        let (low, high) = (forecast.seconds.low.unwrap(), forecast.seconds.high.unwrap());
+        assert_eq!(forecast.mode, EstimateMode::LengthsAndEngine);
+        assert!(error.abs() <= most, "{share}: {error}");
+        inside += u32::from(low <= truth && truth <= high);
+    }
+    assert!(inside >= 6, "{inside} of 8");
+}
+
+#[test]
+fn a_real_run_that_was_stopped_twice() {
+    let run = run2();
+    for (second, truth) in [(130.0, 324.5 - 130.0 - 67.2), (160.0, 324.5 - 160.0 - 67.2), (270.0, 54.5), (290.0, 34.5)]
+    {
+        let forecast = run.forecast(second);
+        let error = forecast.seconds.mid / truth - 1.0;
+        assert!(error.abs() <= 0.15, "{second}: {error}");
+    }
+    let before = run.forecast(55.0).seconds.mid;
+    let stopped = run.forecast(105.0).seconds.mid;
+    assert!((stopped / before - 1.0).abs() < 0.1, "the end moves by the pause: {before} {stopped}");
+}
+
+#[test]
+fn lengths_that_were_promised_and_never_came_change_nothing() {
+    let run = run1();
+    let until = |promised| {
+        let mut eta = Eta::new(Settings { lengths: promised, max_tokens: None, seed: 1 });
+        for &[when, generated, running, waiting, finished, tokens, aborted, done, failed] in
+            run.polls.iter().take_while(|poll| poll[0] < 0.5 * run.seconds)
+        {
+            let (finished, finished_tokens, aborted, held) =
+                (Some(finished), Some(tokens), Some(aborted), Some(generated - tokens));
+            eta.look(Look { generated, running, waiting, finished, finished_tokens, aborted, held }, at(when));
+            eta.record(Evidence { settled: done + failed, failed, own_clock: None }, at(when));
+            eta.refresh(Some(run.items), at(when));
+        }
+        *eta.read(Some(run.items), at(0.5 * run.seconds)).known().unwrap()
+    };
+    let forecast = until(true);
+    assert_eq!(forecast, until(false));
+    let error = forecast.seconds.mid / (0.5 * run.seconds) - 1.0;
+    assert!(error.abs() < 0.15 && forecast.mode == EstimateMode::EngineCounters, "{forecast:?}");
+}
+
+#[test]
+fn a_gap_in_which_nobody_looked_is_left_out() {
+    // Both slept for a day, and nobody knows that they did: the forecast soon is what it was without the gap.
+    const DAY: f64 = 86_400.0;
+    let run = run1();
+    for with_lengths in [true, false] {
+        let mut eta = Eta::new(Settings { lengths: with_lengths, max_tokens: None, seed: 1 });
+        let (mut taken, mut late) = (0, 0.0);
+        for &[when, generated, running, waiting, finished, tokens, aborted, done, failed] in
+            run.polls.iter().take_while(|poll| poll[0] < 0.6 * run.seconds)
+        {
+            let now = at(when + if when > 0.5 * run.seconds { DAY } else { 0.0 });
+            if when > 0.5 * run.seconds && late == 0.0 {
+                late = DAY;
+                eta.unwatched(std::time::Duration::from_secs(86_400));
+                assert!(eta.read(Some(run.items), now).known().is_none(), "what was said before the gap is old");
+            }
+            let look = Look {
+                generated,
+                running,
+                waiting,
+                finished: Some(finished),
+                finished_tokens: Some(tokens),
+                aborted: Some(aborted),
+                held: Some(generated - tokens),
+            };
+            eta.look(look, now);
+            eta.look(look, now);
+            eta.lengths(0, &run.lengths[taken..done as usize]);
+            taken = done as usize;
+            eta.record(Evidence { settled: done + failed, failed, own_clock: None }, now);
+            eta.refresh(Some(run.items), now);
+        }
+        let now = 0.6 * run.seconds;
+        let with_gap = eta.read(Some(run.items), at(now + DAY)).known().unwrap().seconds.mid;
+        let truth = run.seconds - now;
+        assert!((with_gap / truth - 1.0).abs() < 0.15, "{with_lengths}: {with_gap} {truth}");
+    }
+}
+
+#[test]
+fn the_reference_scenario() {
+    // 300 of 25,000 after 408 s with 565,405 tokens and 200 in flight; the finished average is 1,066. Five hours is what
+    // one works out by hand, and it is wrong.
+    let mut eta = Eta::new(Settings { seed: 1, ..Settings::default() });
+    for (second, share) in [(398.0, 398.0 / 408.0), (403.0, 403.0 / 408.0), (408.0, 1.0)] {
+        let (generated, finished) = (565_405.0 * share, (300.0_f64 * share).floor());
+        let look = Look {
+            generated,
+            running: 200.0,
+            waiting: 0.0,
+            finished: Some(finished),
+            finished_tokens: Some(1066.0 * finished),
+            aborted: Some(0.0),
+            held: Some(generated - 1066.0 * finished),
+        };
+        eta.look(look, at(second));
+        eta.record(Evidence { settled: finished, failed: 0.0, own_clock: None }, at(second));
+    }
+    eta.refresh(Some(25_000.0), at(408.0));
+    let forecast = *eta.read(Some(25_000.0), at(408.0)).known().unwrap();
+    let hours = forecast.seconds.map(|seconds| seconds / 3600.0);
+    let (low, high) = (hours.low.unwrap(), hours.high.unwrap());
+    assert_eq!(forecast.mode, EstimateMode::EngineCounters);
+    assert!(hours.mid > 8.0 && hours.mid < 10.0 && low >= 6.5 && high <= 13.0, "{hours:?}");
+    let per_item = forecast.tokens_per_item.unwrap();
+    assert!(per_item.low.unwrap() > 1066.0, "the finished are the short ones: {per_item:?}");
+}
+
+/// A closed loop in which every length is the same number of tokens, polled each five seconds.
+fn steady(polls: u32, running: f64, per_poll: f64, factor: f64) -> Eta {
+    let mut eta = Eta::new(Settings { lengths: true, max_tokens: None, seed: 1 });
+    for poll in 0..polls {
+        let second = 5.0 * factor * f64::from(poll);
+        let done = (f64::from(poll) * per_poll).floor();
+        let tokens = 1000.0 * done;
+        eta.look(
+            Look {
+                generated: 1000.0 * f64::from(poll) * per_poll,
+                running,
+                waiting: 0.0,
+                finished: Some(done),
+                finished_tokens: Some(tokens),
+                aborted: Some(0.0),
+                held: Some(1000.0 * f64::from(poll) * per_poll - tokens),
+            },
+            at(second),
+        );
+        let new = done - (f64::from(poll.saturating_sub(1)) * per_poll).floor();
+        eta.lengths(0, &vec![1000; new as usize]);
+        eta.record(Evidence { settled: done, failed: 0.0, own_clock: None }, at(second));
+    }
+    eta.refresh(Some(5000.0), at(5.0 * factor * f64::from(polls - 1)));
+    eta
+}
+
+#[test]
+fn a_forecast_ages_with_the_clock_and_says_what_it_is_made_of() {
+    let eta = steady(100, 32.0, 8.0, 1.0);
+    let read = |second| *eta.read(Some(5000.0), at(second)).known().unwrap();
+    let (now, later) = (read(495.0), read(525.0));
+    assert_eq!(now.mode, EstimateMode::LengthsAndEngine);
+    assert!((now.seconds.mid - later.seconds.mid - 30.0).abs() < 1e-6);
+    assert!((now.seconds.mid / 2630.0 - 1.0).abs() < 0.1, "{now:?}");
+    let per_item = now.tokens_per_item.unwrap();
+    assert!((per_item.mid / 1000.0 - 1.0).abs() < 0.1, "{per_item:?}");
+    assert_eq!(read(2000.0).seconds.mid, read(3000.0).seconds.mid, "nothing was seen to move: the end moves too");
+    assert!(eta.read(None, at(495.0)).reason().unwrap().contains("total"));
+    assert_eq!(steady(100, 32.0, 8.0, 1.0).read(Some(5000.0), at(495.0)), eta.read(Some(5000.0), at(495.0)));
+}
+
+#[test]
+fn other_clients_on_the_engine_leave_the_count() {
+    let mut eta = steady(100, 32.0, 8.0, 1.0);
+    let generated = 1e6;
+    let look = Look {
+        generated,
+        running: 32.0,
+        waiting: 0.0,
+        finished: Some(4000.0),
+        finished_tokens: Some(generated),
+        aborted: Some(0.0),
+        held: Some(9000.0),
+    };
+    eta.look(look, at(500.0));
+    eta.refresh(Some(5000.0), at(500.0));
+    assert_eq!(eta.read(Some(5000.0), at(500.0)).known().unwrap().mode, EstimateMode::Items);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_is_seen_the_forecast_is_finite_and_in_order(
+        looks in proptest::collection::vec((0.0..60.0f64, 0.0..1e6f64, 0.0..300.0f64, 0.0..50.0f64, -5.0..200.0f64, 0.0..1e5f64), 1..40),
+        total in 1.0..1e6f64,
+        with_lengths in any::<bool>(),
+        max_tokens in proptest::option::of(1.0..1e5f64),
+    ) {
+        let mut eta = Eta::new(Settings { lengths: with_lengths, max_tokens, seed: 3 });
+        let (mut now, mut generated, mut settled, mut tokens) = (0.0, 0.0, 0.0, 0.0);
+        for (seconds, more, running, waiting, done, length) in looks {
+            now += seconds;
+            generated += more;
+            settled = f64::max(settled + done, 0.0);
+            tokens += done * length;
+            let look = Look {
+                generated, running, waiting, finished: Some(settled), finished_tokens: Some(tokens), aborted: None,
+                held: Some(generated - tokens),
+            };
+            eta.look(look, at(now));
+            eta.lengths(0, &[length as u32]);
+            eta.record(Evidence { settled, failed: done.max(0.0) / 9.0, own_clock: None }, at(now));
+            eta.refresh(Some(total), at(now));
+            if let Some(forecast) = eta.read(Some(total), at(now + 1.0)).known() {
+                let bounds = forecast.seconds;
+                let (low, high) = (bounds.low.unwrap_or(bounds.mid), bounds.high.unwrap_or(bounds.mid));
+                prop_assert!(low >= 0.0 && low <= bounds.mid && bounds.mid <= high && high.is_finite(), "{forecast:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_unit_of_time_is_the_same_forecast_in_it(factor in 0.9..20.0f64, per_poll in 2.0..20.0f64) {
+        let (one, other) = (steady(40, 32.0, per_poll, 1.0), steady(40, 32.0, per_poll, factor));
+        let one = one.read(Some(5000.0), at(195.0)).known().unwrap().seconds;
+        let other = other.read(Some(5000.0), at(195.0 * factor)).known().unwrap().seconds;
+        for (one, other) in [(one.low.unwrap(), other.low.unwrap()), (one.mid, other.mid), (one.high.unwrap(), other.high.unwrap())] {
+            prop_assert!((other / one / factor - 1.0).abs() < 1e-4, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Tokens a second as a function of how many requests run, and how surely it is known.
+//!
+//! When fewer run, each runs faster: peak x running / (running + half). A run that has only seen a full batch says
+//! nothing of a nearly empty one, so `half` has a prior (published runs of vLLM: 0.62 to 0.89 of the slots) that gives
+//! way to the run's own evidence once the batch shrinks. For every `half` the level is matched to what was measured, so
+//! the uncertainty of the law shows where the batch differs from what was seen: in the drain.
+//!
+//! **A pause is not a slow engine.** Time without a single token while requests run, and time in which the engine did
+//! not answer, is left out together with the looks that it began and ended in.
+
+use super::random::Random;
+use super::wander::{Guess, guesses};
+
+/// Intervals that are kept; then neighbours are joined, so that a run of a week is as many.
+const MAX_SPANS: usize = 256;
+
+/// Values of `half` in slots.
+const HALVES: usize = 33;
+
+/// Seconds, tokens, and requests times seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Span {
+    seconds: f64,
+    tokens: f64,
+    running_seconds: f64,
+}
+
+/// The measured speed of one run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Throughput {
+    spans: Vec<Span>,
+    /// Looks that make a span now.
+    joined: u32,
+    under_way: (Span, u32),
+    /// The newest interval: it counts once the next one shows that no pause began in it.
+    newest: Option<Span>,
+    after_pause: bool,
+    /// Seconds in which nothing could move.
+    pub(super) paused_seconds: f64,
+}
+
+impl Throughput {
+    /// What was generated between two looks.
+    pub(super) fn record(&mut self, seconds: f64, tokens: f64, running: f64) {
+        if running < 0.5 || seconds <= 0.0 {
+            self.newest = None;
+            return;
+        }
+        if tokens <= 0.0 {
+            self.pause(seconds);
+            return;
+        }
+        if let Some(before) = self.newest.take() {
+            self.join(before);
+        }
+        if std::mem::take(&mut self.after_pause) {
+            return;
+        }
+        self.newest = Some(Span { seconds, tokens, running_seconds: running * seconds });
+    }
+
+    /// Nothing could move for so long.
+    pub(super) fn pause(&mut self, seconds: f64) {
+        self.newest = None;
+        self.after_pause = true;
+        self.paused_seconds += seconds;
+    }
+
+    fn join(&mut self, span: Span) {
+        self.joined = self.joined.max(1);
+        let (sum, looks) = &mut self.under_way;
+        add(sum, span);
+        *looks += 1;
+        if *looks < self.joined {
+            return;
+        }
+        self.spans.push(std::mem::take(sum));
+        *looks = 0;
+        if self.spans.len() >= MAX_SPANS {
+            self.spans = self
+                .spans
+                .chunks(2)
+                .map(|pair| {
+                    pair.iter().fold(Span::default(), |mut sum, span| {
+                        add(&mut sum, *span);
+                        sum
+                    })
+                })
+                .collect();
+            self.joined *= 2;
+        }
+    }
+
+    /// Tokens per second over everything that was measured, pauses aside.
+    pub(super) fn average(&self) -> Option<f64> {
+        let (seconds, tokens) = self.all().fold((0.0, 0.0), |sum, span| (sum.0 + span.seconds, sum.1 + span.tokens));
+        (seconds > 0.0 && tokens > 0.0).then(|| tokens / seconds)
+    }
+
+    /// The most that ran in a tenth of the time.
+    pub(super) fn usual_running(&self) -> Option<f64> {
+        let mut running: Vec<f64> = self.all().map(|span| span.running()).collect();
+        running.sort_by(f64::total_cmp);
+        running.get(running.len() * 9 / 10).copied()
+    }
+
+    fn all(&self) -> impl Iterator<Item = Span> {
+        let pending = Some(self.under_way.0).filter(|span| span.seconds > 0.0);
+        self.spans.iter().copied().chain(pending).chain(self.newest)
+    }
+
+    /// What the run tells of the law, for forecasts over about `horizon` seconds with `slots` requests.
+    pub(super) fn learn(&self, slots: f64, horizon: f64) -> Option<Learned> {
+        let spans: Vec<Span> = self.all().collect();
+        let seconds: f64 = spans.iter().map(|span| span.seconds).sum();
+        if seconds <= 0.0 {
+            return None;
+        }
+        let tokens: f64 = spans.iter().map(|span| span.tokens).sum();
+        let usual = seconds / count(spans.len());
+        let laws: Vec<Law> = (0..HALVES)
+            .map(|step| {
+                let half = slots * (count(step) / count(HALVES - 1) * (6.0_f64 / 0.1).ln()).exp() * 0.1;
+                let shape: f64 = spans.iter().map(|span| span.seconds * share(span.running(), half)).sum();
+                Law { peak: tokens / shape, half }
+            })
+            .collect();
+        let misses = |law: &Law| -> Vec<f64> {
+            spans.iter().map(|span| (span.tokens / (law.at(span.running()) * span.seconds)).max(1e-3).ln()).collect()
+        };
+        let squares: Vec<f64> = laws
+            .iter()
+            .map(|law| misses(law).iter().zip(&spans).map(|(miss, span)| miss * miss * span.seconds / usual).sum())
+            .collect();
+        let least = squares.iter().copied().fold(f64::INFINITY, f64::min) / count(spans.len());
+        // Errors of neighbours are alike, so many spans are worth no more than sixty.
+        let variance = least.max(0.008 * 0.008) * (count(spans.len()) / 60.0).max(1.0);
+        let logs: Vec<f64> = laws
+            .iter()
+            .zip(&squares)
+            .map(|(law, square)| -0.5 * (((law.half / slots / 0.75).ln() / 0.55).powi(2) + square / variance))
+            .collect();
+        let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logs.iter().map(|log| (log - best).exp()).collect();
+        let place = weights.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(place, _)| place);
+        let misses = laws.get(place).map_or_else(Vec::new, misses);
+        Some(Learned { laws, weights, drift: drift(&misses, usual, horizon) })
+    }
+}
+
+/// How the level will differ over the horizon from its average so far.
+fn drift(misses: &[f64], usual: f64, horizon: f64) -> Vec<Guess> {
+    // Blocks are joined until at most 64: their chance error is what neighbours differ by.
+    let size = misses.len().div_ceil(64).max(1);
+    let blocks: Vec<f64> = misses
+        .chunks(size)
+        .filter(|block| block.len() == size)
+        .map(|block| block.iter().sum::<f64>() / count(size))
+        .collect();
+    let steps: Vec<f64> = blocks.windows(2).filter_map(|pair| Some((pair.last()? - pair.first()?).powi(2))).collect();
+    let noise = (steps.iter().sum::<f64>() / count(steps.len()).max(1.0) / 2.0).max(0.003 * 0.003);
+    let values: Vec<(f64, f64)> = blocks.into_iter().map(|block| (block, noise)).collect();
+    guesses(&values, (horizon / (usual * count(size))).max(1.0))
+}
+
+impl Span {
+    fn running(&self) -> f64 {
+        self.running_seconds / self.seconds
+    }
+}
+
+fn add(sum: &mut Span, more: Span) {
+    sum.seconds += more.seconds;
+    sum.tokens += more.tokens;
+    sum.running_seconds += more.running_seconds;
+}
+
+/// One law that could be the true one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Law {
+    peak: f64,
+    half: f64,
+}
+
+impl Law {
+    /// Tokens per second with so many running.
+    pub(super) fn at(&self, running: f64) -> f64 {
+        (self.peak * share(running, self.half)).max(1e-9)
+    }
+}
+
+fn share(running: f64, half: f64) -> f64 {
+    running / (running + half)
+}
+
+/// Laws with weights, and the drift of their level.
+#[derive(Debug, Clone)]
+pub(super) struct Learned {
+    laws: Vec<Law>,
+    weights: Vec<f64>,
+    drift: Vec<Guess>,
+}
+
+impl Learned {
+    /// One law that could be the true one for the time ahead.
+    pub(super) fn draw(&self, random: &mut Random) -> Law {
+        let law = self.laws.get(random.weighted(&self.weights)).copied().unwrap_or(Law { peak: 1e-9, half: 1.0 });
+        Law { peak: law.peak * draw(&self.drift, random).exp(), ..law }
+    }
+}
+
+/// One of the guesses.
+pub(super) fn draw(guesses: &[Guess], random: &mut Random) -> f64 {
+    let weights: Vec<f64> = guesses.iter().map(|guess| guess.weight).collect();
+    let guess = guesses.get(random.weighted(&weights)).copied();
+    guess.map_or(0.0, |guess| guess.mean + guess.deviation * random.normal())
+}
+
+#[allow(clippy::cast_precision_loss)] // Of a few thousand at most.
+fn count(number: usize) -> f64 {
+    number as f64
+}

@@ -1,0 +1,99 @@
+//! How far a level that wandered so far will be from its average in the time ahead.
+//!
+//! Two things wander: the engine's throughput at a given batch (a machine gets busier), and the length of answers when
+//! the items are sorted by topic or difficulty. Both are a series of blocks with a known chance error each. The level is
+//! a constant plus an AR(1) process; how strong and how lasting it is compete on a grid by likelihood, with a Kalman
+//! filter for each. Where blocks differ no more than chance, the process without any wandering wins and costs nothing;
+//! where they do, the recent blocks weigh more and the future is as uncertain as the past was changeable.
+
+/// From block to block, how much of the deviation lasts.
+const LASTING: [f64; 5] = [0.0, 0.5, 0.8, 0.93, 0.985];
+
+/// Deviations of the logarithm of the level, with prior weights.
+const STRENGTH: [(f64, f64); 7] =
+    [(0.0, 0.40), (0.02, 0.1), (0.05, 0.12), (0.1, 0.13), (0.2, 0.12), (0.4, 0.08), (0.8, 0.05)];
+
+/// The average over the blocks ahead less the average of those behind, as one guess among several.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Guess {
+    pub weight: f64,
+    pub mean: f64,
+    pub deviation: f64,
+}
+
+/// Guesses from blocks of (value, variance by chance), in order, for an average over `ahead` blocks.
+pub(super) fn guesses(blocks: &[(f64, f64)], ahead: f64) -> Vec<Guess> {
+    let precision: f64 = blocks.iter().map(|block| 1.0 / block.1).sum();
+    if blocks.len() < 2 || precision <= 0.0 {
+        return prior(ahead);
+    }
+    let average = blocks.iter().map(|block| block.0 / block.1).sum::<f64>() / precision;
+    let mut guesses = Vec::with_capacity(LASTING.len() * STRENGTH.len());
+    let mut logs = Vec::with_capacity(guesses.capacity());
+    for (strength, prior) in STRENGTH {
+        for lasting in LASTING {
+            let (log, mean, variance) = filter(blocks, average, strength * strength, lasting, ahead);
+            #[allow(clippy::cast_precision_loss)]
+            logs.push(log + (prior / LASTING.len() as f64).ln());
+            // The average of the past has this error already where it is used.
+            let extra = (variance - 1.0 / precision).max(0.0);
+            guesses.push(Guess { weight: 0.0, mean, deviation: extra.sqrt() });
+        }
+    }
+    let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for (guess, log) in guesses.iter_mut().zip(logs) {
+        guess.weight = (log - best).exp();
+    }
+    guesses
+}
+
+fn prior(ahead: f64) -> Vec<Guess> {
+    STRENGTH
+        .iter()
+        .map(|&(strength, weight)| Guess {
+            weight,
+            mean: 0.0,
+            deviation: strength * (average_factor(0.8, ahead) + 0.1).min(1.0).sqrt(),
+        })
+        .collect()
+}
+
+/// A Kalman filter of a constant (widely unknown) and a wandering part. Answers with the logarithm of the likelihood
+/// and the mean and variance of the average ahead.
+fn filter(blocks: &[(f64, f64)], average: f64, variance: f64, lasting: f64, ahead: f64) -> (f64, f64, f64) {
+    let (mut constant, mut wander) = (0.0, 0.0);
+    let (mut p_cc, mut p_cw, mut p_ww) = (1.0, 0.0, variance);
+    let mut log = 0.0;
+    for &(value, noise) in blocks {
+        let innovation = value - average - constant - wander;
+        let (with_c, with_w) = (p_cc + p_cw, p_cw + p_ww);
+        let total = with_c + with_w + noise;
+        log -= 0.5 * (total.ln() + innovation * innovation / total);
+        let (gain_c, gain_w) = (with_c / total, with_w / total);
+        constant += gain_c * innovation;
+        wander += gain_w * innovation;
+        p_cc -= gain_c * with_c;
+        p_cw -= gain_c * with_w;
+        p_ww -= gain_w * with_w;
+        wander *= lasting;
+        p_cw *= lasting;
+        p_ww = p_ww * lasting * lasting + variance * (1.0 - lasting * lasting);
+    }
+    // The state is one block ahead now: the average over `ahead` blocks keeps this share of it.
+    let share = if lasting >= 1.0 { 1.0 } else { (1.0 - lasting.powf(ahead)) / (ahead * (1.0 - lasting)) };
+    let share = if ahead <= 1.0 { 1.0 } else { share };
+    let mean = constant + share * wander;
+    let known = p_cc + 2.0 * share * p_cw + share * share * p_ww;
+    let fresh = variance * (average_factor(lasting, ahead) - share * share).max(0.0);
+    (log, mean, known + fresh)
+}
+
+/// Variance of the average of `count` values of an AR(1) of variance 1.
+fn average_factor(lasting: f64, count: f64) -> f64 {
+    if count <= 1.0 {
+        return 1.0;
+    }
+    let gone = 1.0 - lasting;
+    ((1.0 + lasting) / gone / count - 2.0 * lasting * (1.0 - lasting.powf(count)) / (gone * gone * count * count))
+        .clamp(0.0, 1.0)
+}
