@@ -1,14 +1,14 @@
 //! The one table of metrics: name, type, labels, help, and how each is read off a [`Snapshot`].
 //!
 //! `/metrics`, the alert rules' input, the documentation's table and the tests that hold rules and dashboards to it all
-//! come from [`FAMILIES`]. No metric name stands as a string anywhere else. A family whose value is unknown gives no
+//! come from [`families`]. No metric name stands as a string anywhere else. A family whose value is unknown gives no
 //! sample: absent, never 0, never `+Inf`. Series are built anew from each snapshot, so what vanished vanishes.
 
 mod families;
 
 use std::borrow::Cow;
 
-pub use families::FAMILIES;
+pub use families::families;
 
 use crate::model::Snapshot;
 
@@ -65,8 +65,7 @@ impl<'a> Samples<'a> {
 
 /// All families with samples, in the order of the table; within a family in the order of the snapshot.
 pub fn collect(snapshot: &Snapshot) -> Vec<(&'static Family, Vec<Sample<'_>>)> {
-    FAMILIES
-        .iter()
+    families()
         .filter_map(|family| {
             let list = samples(family, snapshot);
             (!list.is_empty()).then_some((family, list))
@@ -83,5 +82,5 @@ pub fn samples<'a>(family: &Family, snapshot: &'a Snapshot) -> Vec<Sample<'a>> {
 
 /// The family of that name.
 pub fn family(name: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.name == name)
+    families().find(|family| family.name == name)
 }

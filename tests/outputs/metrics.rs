@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul::catalog::{FAMILIES, Kind};
+use longhaul::catalog::{Kind, families};
 use longhaul::model::JobName;
 use longhaul::web::metrics;
 
@@ -59,7 +59,7 @@ fn the_documentation_has_every_metric() {
          (`src/catalog`). What is unknown is\nabsent: never 0, never `+Inf`. Moments are Unix seconds, sizes are \
          bytes, ratios run from 0 to 1.\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n",
     );
-    for family in FAMILIES {
+    for family in families() {
         let kind = match family.kind {
             Kind::Gauge => "gauge",
             Kind::Counter => "counter",

@@ -21,8 +21,7 @@ impl<'a> Data<'a> {
     /// The metrics of a snapshot. `targets` are the labels of the scrape target, `job` and `instance` among them; where
     /// a series has one of them itself, its own becomes `exported_…`, as with `honor_labels: false`.
     pub fn of_snapshot(snapshot: &'a Snapshot, targets: &'a BTreeMap<String, String>, wanted: &Metrics) -> Self {
-        let by_name = catalog::FAMILIES
-            .iter()
+        let by_name = catalog::families()
             .filter(|family| wanted.any || wanted.named.contains(family.name))
             .map(|family| (family.name.to_owned(), series(family, snapshot, targets)))
             .collect();

@@ -256,7 +256,7 @@ fn load_expression(entries: &Entries<'_>, problems: &mut Problems) -> Option<Exp
         }
         Ok(expression) => {
             for metric in expression.metrics().named.iter().filter(|metric| catalog::family(metric).is_none()) {
-                let nearest = nearest(metric, catalog::FAMILIES.iter().map(|family| family.name))
+                let nearest = nearest(metric, catalog::families().map(|family| family.name))
                     .map_or_else(String::new, |near| format!("did you mean {near}? "));
                 problems.add(
                     line(node),

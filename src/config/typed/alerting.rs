@@ -7,7 +7,7 @@ use super::super::problem::Problems;
 use super::super::reader::Map;
 use super::super::{keys, values};
 use super::{set, span};
-use crate::catalog::FAMILIES;
+use crate::catalog::families;
 
 /// Reads `alerting` over its defaults.
 pub fn read(map: &Map<'_>, alerting: &mut Alerting, problems: &mut Problems) {
@@ -39,7 +39,7 @@ fn label(name: &str) -> Result<(), String> {
     match name {
         "job" => Err("is always \"longhaul\", as your scrape configuration should have it: remove it".into()),
         "instance" => Err("is set with alerting.instance".into()),
-        _ if FAMILIES.iter().any(|family| family.labels.contains(&name)) => {
+        _ if families().any(|family| family.labels.contains(&name)) => {
             Err("is a label of Longhaul's own metrics: choose another name".into())
         }
         _ => Ok(()),

@@ -1,0 +1,119 @@
+//! Rows about engines.
+
+use std::borrow::Cow;
+
+use super::super::Kind::{Counter, Gauge};
+use super::super::{Family, Samples};
+use super::{b, count, flag};
+use crate::model::Answer;
+use crate::model::snapshot::{EngineState, EngineView, ModelView, Snapshot};
+
+const MODEL: &[&str] = &["engine", "model_name"];
+
+/// The rows.
+pub(super) static ROWS: &[Family] = &[
+    Family {
+        name: "longhaul_engine_up",
+        kind: Gauge,
+        labels: &["engine"],
+        help: "1 when the last scrape of the engine's /metrics was good, else 0.",
+        read: |snapshot, out| per_engine(snapshot, out, |engine| Some(flag(engine.up))),
+    },
+    Family {
+        name: "longhaul_engine_state",
+        kind: Gauge,
+        labels: &["engine", "state"],
+        help: "State set, 1 for the state the engine is in: never_seen since Longhaul started, up, down (answered before \
+               and does not now, or loads its model).",
+        read: |snapshot, out| {
+            for engine in &snapshot.engines {
+                for state in EngineState::ALL {
+                    out.add([b(engine.name.as_str()), Cow::Borrowed(state.as_str())], flag(engine.state == state));
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_engine_restarts_total",
+        kind: Counter,
+        labels: &["engine"],
+        help: "Restarts of the engine seen since Longhaul started, by its start time, the creation time of its counters \
+               or a counter that went back.",
+        read: |snapshot, out| per_engine(snapshot, out, |engine| Some(count(engine.restarts))),
+    },
+    Family {
+        name: "longhaul_engine_last_scrape_timestamp_seconds",
+        kind: Gauge,
+        labels: &["engine"],
+        help: "Unix time of the last good scrape of the engine.",
+        read: |snapshot, out| per_engine(snapshot, out, |engine| engine.last_scrape_at.get()),
+    },
+    Family {
+        name: "longhaul_engine_generation_tokens_per_second",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Tokens generated per second over the last minute, summed over the engine's ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.generation_tokens_per_second),
+    },
+    Family {
+        name: "longhaul_engine_prompt_tokens_per_second",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Prompt tokens per second over the last minute, cached ones included, summed over the engine's ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.prompt_tokens_per_second),
+    },
+    Family {
+        name: "longhaul_engine_requests_running",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Requests in the batch of the last engine step, summed over ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.running),
+    },
+    Family {
+        name: "longhaul_engine_requests_waiting",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Requests that wait in the scheduler, summed over ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.waiting),
+    },
+    Family {
+        name: "longhaul_engine_kv_cache_usage_ratio",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Share of the KV cache in use, 0 to 1, the mean over ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.kv_cache_usage),
+    },
+    Family {
+        name: "longhaul_engine_preemptions_per_second",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Requests preempted per second over the last minute, summed over ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.preemptions_per_second),
+    },
+    Family {
+        name: "longhaul_engine_finished_requests_per_second",
+        kind: Gauge,
+        labels: MODEL,
+        help: "Requests that ended by themselves (stop, length, repetition) per second over the last minute, summed over \
+               ranks.",
+        read: |snapshot, out| per_model(snapshot, out, |model| &model.finished_requests_per_second),
+    },
+];
+
+fn per_engine<'a>(snapshot: &'a Snapshot, out: &mut Samples<'a>, read: fn(&EngineView) -> Option<f64>) {
+    for engine in &snapshot.engines {
+        if let Some(value) = read(engine) {
+            out.add([b(engine.name.as_str())], value);
+        }
+    }
+}
+
+fn per_model<'a>(snapshot: &'a Snapshot, out: &mut Samples<'a>, read: fn(&ModelView) -> &Answer<f64>) {
+    for engine in &snapshot.engines {
+        for (model, view) in &engine.models {
+            if let Some(value) = read(view).get() {
+                out.add([b(engine.name.as_str()), b(model)], value);
+            }
+        }
+    }
+}
