@@ -219,13 +219,13 @@ where
         () = &mut interrupted => return Ok(()),
         started = start(config, arguments.listen.clone()) => started.context("the main job does not start")?,
     };
-    let shown = async {
-        setup::introduce(out, &arguments, seed, fault, &simulation, &main_job.url)?;
-        follow(&arguments, &simulation, &mut main_job, out, redraw).await
-    };
-    let result = tokio::select! {
-        () = &mut interrupted => Ok(()),
-        result = shown => result,
+    // Before anything can interrupt it: who ends the demo early still has read what it is.
+    let result = match setup::introduce(out, &arguments, seed, fault, &simulation, &main_job.url) {
+        Err(error) => Err(error.into()),
+        Ok(()) => tokio::select! {
+            () = &mut interrupted => Ok(()),
+            result = follow(&arguments, &simulation, &mut main_job, out, redraw) => result,
+        },
     };
     if redraw {
         // The last status line stays, and the prompt gets a line of its own. A closed terminal needs none.
