@@ -1,7 +1,7 @@
 //! The demo against a main job that only pretends, on a simulation that is real.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ async fn pretend(config: Config, done: f64, seen: Arc<Mutex<Seen>>) -> MainJob {
     seen.lock().unwrap().config = Some(config);
     let ended = tokio::spawn(async move {
         let _ = stop.await;
-        seen.lock().unwrap().stopped_with_files = Some(log.exists());
+        seen.lock().unwrap().stopped_with_files = Some(log.parent().is_some_and(Path::exists));
         drop(sender);
         Ok(())
     });
