@@ -1,7 +1,7 @@
 //! The demo against a main job that only pretends, on a simulation that is real.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -170,9 +170,16 @@ async fn pretend(config: Config, done: f64, seen: Arc<Mutex<Seen>>) -> MainJob {
     let (sender, snapshots) = watch::channel(Some(Arc::new(snapshot(vec![view]))));
     let log = log_path(&config);
     seen.lock().unwrap().config = Some(config);
+    // A thread of the simulation makes the log: only a job whose files are there can be stopped before they go.
+    let made = async {
+        while !log.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), made).await.expect("the job makes its log");
     let ended = tokio::spawn(async move {
         let _ = stop.await;
-        seen.lock().unwrap().stopped_with_files = Some(log.parent().is_some_and(Path::exists));
+        seen.lock().unwrap().stopped_with_files = Some(log.exists());
         drop(sender);
         Ok(())
     });
