@@ -1,5 +1,7 @@
 //! Recordings: a head that says with what configuration and rules it was made, then one observation a line.
 //!
+//! A reload of the configuration is a head again: what follows was decided with that one.
+//!
 //! JSON lines, so that `jq` and `head` work on it. The same lines, without a head, are what worker processes write to
 //! their pipe. A last line that was cut off is left out: a recording is read while it is being written.
 
@@ -16,7 +18,7 @@ pub const VERSION: u32 = 1;
 /// A line of a recording is never longer; a longer one is damage.
 pub const MAX_LINE: usize = 8 * 1024 * 1024;
 
-/// The first line.
+/// The first line, and the line of each reload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// [`VERSION`] of the writer.
@@ -56,7 +58,18 @@ pub enum ReadError {
     },
 }
 
-/// Reads observations one by one.
+/// A line after the first.
+// Almost all are observations.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// Something was seen.
+    Observation(Observation),
+    /// The configuration was reloaded.
+    Head(Box<Head>),
+}
+
+/// Reads entries one by one.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -77,8 +90,8 @@ impl<R: BufRead> Reader<R> {
         Ok((head, Self { input, line: 1, buffer }))
     }
 
-    /// The next observation, or `None` at the end; a last line without its line end is the end.
-    pub fn read(&mut self) -> Result<Option<Observation>, ReadError> {
+    /// The next entry, or `None` at the end; a last line without its line end is the end.
+    pub fn read(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             self.buffer.clear();
             if !read_line(&mut self.input, &mut self.buffer)? {
@@ -88,12 +101,18 @@ impl<R: BufRead> Reader<R> {
             if self.buffer.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            return serde_json::from_slice(&self.buffer)
-                .map(Some)
-                .map_err(|error| ReadError::Line { line: self.line, reason: error.to_string() });
+            let entry = if self.buffer.starts_with(HEAD_START) {
+                serde_json::from_slice(&self.buffer).map(|head| Entry::Head(Box::new(head)))
+            } else {
+                serde_json::from_slice(&self.buffer).map(Entry::Observation)
+            };
+            return entry.map(Some).map_err(|error| ReadError::Line { line: self.line, reason: error.to_string() });
         }
     }
 }
+
+/// What a head begins with, as [`write_head`] writes it; no observation does.
+const HEAD_START: &[u8] = b"{\"longhaul_recording\"";
 
 /// Only the version, so that a head of a later version still says which one it is.
 #[derive(Deserialize)]

@@ -95,7 +95,7 @@ impl Worker {
         };
         let (sender, out) = mpsc::channel(1000);
         let (shutdown, stop) = watch::channel(false);
-        let task = tokio::spawn(supervise(spec, plan, clock, sender, stop));
+        let task = tokio::spawn(supervise(spec, tokio::sync::watch::channel(plan).1, clock, sender, stop));
         Self { out, shutdown, task, pid }
     }
 

@@ -142,6 +142,7 @@ async fn start_main_job(config: Config, listen: Vec<String>, record: Option<Path
         telemetry_path: "/metrics".to_owned(),
         record,
         act: true,
+        lifecycle: None,
     })
     .await?;
     let url = running.addresses.first().map_or_else(String::new, |address| match address.strip_prefix("unix:") {

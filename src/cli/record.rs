@@ -35,6 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         telemetry_path: "/metrics".to_owned(),
         record: Some(args.file.clone()),
         act: false,
+        lifecycle: None,
     };
     run::block_on(async move {
         let told = run::Told::listen()?;

@@ -19,7 +19,7 @@ use crate::core::{Core, Outcome, State};
 use crate::model::snapshot::AlertState;
 use crate::model::{Snapshot, Time};
 use crate::notify::Message;
-use crate::recording::Reader;
+use crate::recording::{Entry, Reader};
 use crate::text;
 
 /// The flags.
@@ -49,16 +49,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyhow::Result<()> {
     let (head, mut reader) = Reader::open(input)?;
-    let rules = Rules::parse(&head.rules).map_err(|problems| {
-        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("the recorded rules have problems: {}", list.join("; "))
-    })?;
+    let rules = parse(&head.rules)?;
     let mut core =
         Core::new(Arc::new(head.config), rules, head.instance, TimeZone::UTC, head.started, State::default());
     let mut shown_at: Option<Time> = None;
     let mut last: Option<Snapshot> = None;
     let mut firing: Vec<String> = Vec::new();
-    while let Some(observation) = reader.read()? {
+    while let Some(entry) = reader.read()? {
+        let observation = match entry {
+            Entry::Observation(observation) => observation,
+            Entry::Head(head) => {
+                core.reconfigure(Arc::new(head.config), parse(&head.rules)?, head.instance);
+                continue;
+            }
+        };
         let Some(Outcome { snapshot, messages, .. }) = core.observe(&observation) else { continue };
         let due = shown_at.is_none_or(|shown| observation.at.since(shown) >= args.every);
         if args.json {
@@ -92,6 +96,13 @@ fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyho
     }
     output.flush()?;
     Ok(())
+}
+
+fn parse(rules: &[(String, String)]) -> anyhow::Result<Rules> {
+    Rules::parse(rules).map_err(|problems| {
+        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("the recorded rules have problems: {}", list.join("; "))
+    })
 }
 
 /// What one line of `--json` holds.

@@ -1,16 +1,17 @@
 //! `longhaul` and `longhaul run`: watch, serve, mail, until told to stop.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{logging, settings};
-use crate::config::AlertingMode;
+use crate::config::{AlertingMode, Config};
 use crate::runtime::{self, Options};
-use crate::web::Listen;
 use crate::web::routes::telemetry_path;
+use crate::web::{Lifecycle, Listen};
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,9 @@ pub struct Args {
     /// The path under which to expose metrics.
     #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics", value_parser = telemetry_path)]
     telemetry_path: String,
+    /// Let POST /-/reload reload the configuration, as SIGHUP does.
+    #[arg(long = "web.enable-lifecycle")]
+    lifecycle: bool,
     /// Also write every observation to this file, which must not exist.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -30,25 +34,18 @@ pub struct Args {
     logging: logging::Args,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT; SIGHUP reloads the configuration.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     logging::start(&args.logging);
     let settings = match settings::load(&args.settings)? {
         Ok(settings) => settings,
         Err(code) => return Ok(code),
     };
-    let who_mails = match (settings.config.alerting.mode, &settings.config.notify.email) {
-        (AlertingMode::Standalone, Some(email)) => {
-            format!("mails go to {} through {}", email.to.join(", "), email.host)
-        }
-        (AlertingMode::Standalone, None) => {
-            "nobody is mailed: alerts are logged and shown; add notify.email to the configuration for mails".to_owned()
-        }
-        (AlertingMode::Prometheus, _) => "alerting.mode is prometheus: alerts are left to it".to_owned(),
-    };
+    let mails = way_out(&settings.config);
     let jobs = settings.config.jobs.len();
     let engines = settings.config.engines.iter().filter(|engine| !engine.discovered).count();
     let storage = settings.config.storage.display().to_string();
+    let (lifecycle, mut requests) = Lifecycle::new(hostname());
     let options = Options {
         config: settings.config,
         rules: settings.rules,
@@ -56,20 +53,53 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         telemetry_path: args.telemetry_path,
         record: args.record,
         act: true,
+        lifecycle: args.lifecycle.then_some(lifecycle),
     };
     block_on(async move {
         let told = Told::listen()?;
+        let mut hangups = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs, engines, storage, "starting");
         let running = runtime::start(options).await?;
         for address in &running.addresses {
             tracing::info!(%address, "listening");
         }
-        tracing::info!("{who_mails}");
-        told.wait().await;
+        tracing::info!("{mails}");
+        let mut told = pin!(told.wait());
+        loop {
+            let asked = tokio::select! {
+                () = told.as_mut() => break,
+                _ = hangups.recv() => None,
+                Some(asked) = requests.recv() => Some(asked),
+            };
+            let read = settings::reload(&args.settings);
+            let mails = read.as_ref().map(|settings| way_out(&settings.config)).unwrap_or_default();
+            let outcome = running.reload(read.map(|settings| (settings.config, settings.rules))).await;
+            if outcome.is_ok() {
+                tracing::info!("{mails}");
+            }
+            // Whoever asked may have gone away.
+            let _ = asked.map(|asked| asked.send(outcome));
+        }
         tracing::info!("stopping");
         running.stop().await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+fn way_out(config: &Config) -> String {
+    match (config.alerting.mode, &config.notify.email) {
+        (AlertingMode::Standalone, Some(email)) => {
+            format!("mails go to {} through {}", email.to.join(", "), email.host)
+        }
+        (AlertingMode::Standalone, None) => {
+            "nobody is mailed: alerts are logged and shown; add notify.email to the configuration for mails".to_owned()
+        }
+        (AlertingMode::Prometheus, _) => "alerting.mode is prometheus: alerts are left to it".to_owned(),
+    }
+}
+
+fn hostname() -> Option<String> {
+    nix::unistd::gethostname().ok()?.into_string().ok()
 }
 
 /// SIGTERM and SIGINT. Listened for before anything starts: one that comes during the start ends us as orderly as any.

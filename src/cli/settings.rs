@@ -112,6 +112,18 @@ pub fn load(args: &Args) -> anyhow::Result<Result<Settings, ExitCode>> {
     Ok(checked.settings(&args.machine)?.ok_or(ExitCode::from(EXIT_CONFIG)))
 }
 
+/// Reads them again; `Err` is all that is wrong, and nothing is printed.
+pub fn reload(args: &Args) -> Result<Settings, String> {
+    let checked = check(args.config_file.as_deref());
+    let complaints = checked.complaints();
+    let settings = checked.settings(&args.machine).map_err(|error| format!("{error:#}"))?;
+    let settings = settings.ok_or_else(|| complaints.clone())?;
+    for line in complaints.lines() {
+        tracing::warn!("{line}");
+    }
+    Ok(settings)
+}
+
 /// The configured rule files, or the embedded one; all problems of all of them.
 pub fn rule_files(paths: &[PathBuf]) -> Result<Vec<(String, String)>, Vec<RuleProblem>> {
     if paths.is_empty() {

@@ -7,7 +7,7 @@
 //! What is said of a job holds as long as somebody looks: when what counts its items was not read for a while (a worker
 //! that hangs, a suspend), its pace, its forecast and whether it stands still are unknown, not as they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::merge::{Merged, SourceKind, merge};
@@ -97,12 +97,45 @@ fn settings(config: &config::Job) -> Settings {
     Settings { lengths: config.progress.iter().any(lengths), max_tokens, seed: 1 }
 }
 
+fn patience(poll_interval: Duration) -> Duration {
+    SHORTEST_PATIENCE.max(poll_interval * MISSED_POLLS)
+}
+
 impl Job {
     /// Nothing has been read yet; sources are polled each `poll_interval`.
     pub fn new(config: config::Job, poll_interval: Duration) -> Self {
-        let patience = SHORTEST_PATIENCE.max(poll_interval * MISSED_POLLS);
+        let patience = patience(poll_interval);
         let run = Run::new(&config, patience);
         Self { config, readings: BTreeMap::new(), patience, outputs: Vec::new(), merged: Merged::default(), run }
+    }
+
+    /// The same job under another configuration: what its sources that stay have said still stands, and the run goes
+    /// on. A job of which no source stays is another one.
+    #[must_use]
+    pub fn reconfigured(mut self, config: config::Job, poll_interval: Duration) -> Self {
+        let stays = |progress: &&Progress| self.config.progress.contains(progress);
+        let kept: BTreeSet<SourceId> = config
+            .progress
+            .iter()
+            .filter(stays)
+            .map(|progress| SourceId::progress(&config.name, &progress.which))
+            .collect();
+        if kept.is_empty() && config.progress != self.config.progress {
+            return Self::new(config, poll_interval);
+        }
+        self.readings.retain(|source, _| kept.contains(source));
+        self.run.taken.retain(|source, _| kept.contains(source));
+        self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
+        if config.outputs != self.config.outputs {
+            self.outputs.clear();
+        }
+        let estimated_the_same = settings(&config) == settings(&self.config) && config.engines == self.config.engines;
+        if !estimated_the_same {
+            self.run.eta = Eta::new(settings(&config));
+        }
+        self.patience = patience(poll_interval);
+        self.config = config;
+        self
     }
 
     /// A progress source was read.

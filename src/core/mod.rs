@@ -88,11 +88,22 @@ impl Core {
         }
     }
 
-    /// Decides no messages, for a run that has no way to send them: nothing may count as mailed that was not, since
-    /// whoever configures mail later wants to hear what fires by then. A replay shows what would have been sent.
-    #[must_use]
-    pub fn without_messages(self) -> Self {
-        Self { mails: false, ..self }
+    /// Another configuration and other rules from here on. What stayed keeps its state; an alert whose rule is gone is
+    /// over.
+    pub fn reconfigure(&mut self, config: Arc<Config>, rules: Rules, instance: String) {
+        self.world.reconfigure(Arc::clone(&config), instance);
+        self.notifier.reconfigure(config.alerting.mode, config.notify.clone());
+        self.rules = rules;
+        self.config = config;
+        // The next tick evaluates the new rules.
+        self.evaluated_at = None;
+    }
+
+    /// Whether messages are decided; not by a run that has no way to send them: nothing may count as mailed that was
+    /// not, since whoever configures mail later wants to hear what fires by then. A replay shows what would have been
+    /// sent.
+    pub const fn decide_messages(&mut self, yes: bool) {
+        self.mails = yes;
     }
 
     /// Applies one fact; a tick has an outcome.

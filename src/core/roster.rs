@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::jobs::Job;
 use super::merge::SourceKind;
-use crate::config::{self, ProgressKind};
+use crate::config::{self, Progress, ProgressKind};
 use crate::model::job::{DropIn, Reading};
 use crate::model::{JobName, SourceId, Time};
 
@@ -28,23 +28,9 @@ pub struct Roster {
 impl Roster {
     /// The configured jobs, nothing known of them; their sources are polled each `poll_interval`.
     pub fn new(jobs: &[config::Job], poll_interval: Duration) -> Self {
-        let kinds = jobs
-            .iter()
-            .flat_map(|job| {
-                job.progress.iter().map(|progress| {
-                    let kind = match progress.kind {
-                        ProgressKind::Log { .. } => SourceKind::Log,
-                        ProgressKind::Jsonl { .. } => SourceKind::Jsonl,
-                        ProgressKind::Json { .. } => SourceKind::Json,
-                        ProgressKind::Directory { .. } => SourceKind::Directory,
-                    };
-                    (SourceId::progress(&job.name, &progress.which), kind)
-                })
-            })
-            .collect();
         Self {
             configured: jobs.iter().cloned().map(|job| Job::new(job, poll_interval)).collect(),
-            kinds,
+            kinds: kinds(jobs),
             drop_ins: BTreeMap::new(),
             turned_away: 0,
             turned_away_now: 0,
@@ -52,6 +38,22 @@ impl Roster {
             retained: Duration::MAX,
             now: None,
         }
+    }
+
+    /// Other jobs are configured from here on. Those that were before go on.
+    pub fn reconfigure(&mut self, jobs: &[config::Job], poll_interval: Duration) {
+        let mut known: BTreeMap<JobName, Job> =
+            std::mem::take(&mut self.configured).into_iter().map(|job| (job.config.name.clone(), job)).collect();
+        self.drop_ins.retain(|name, _| !jobs.iter().any(|job| job.name == *name));
+        self.configured = jobs
+            .iter()
+            .map(|job| match known.remove(&job.name) {
+                Some(before) => before.reconfigured(job.clone(), poll_interval),
+                None => Job::new(job.clone(), poll_interval),
+            })
+            .collect();
+        self.kinds = kinds(jobs);
+        self.poll_interval = poll_interval;
     }
 
     /// A progress source of a configured job was read; false when there is no such job.
@@ -124,6 +126,20 @@ impl Roster {
     pub const fn turned_away(&self) -> u64 {
         self.turned_away
     }
+}
+
+fn kinds(jobs: &[config::Job]) -> BTreeMap<SourceId, SourceKind> {
+    let of_job = |job: &config::Job| {
+        let kind = |progress: &Progress| match progress.kind {
+            ProgressKind::Log { .. } => SourceKind::Log,
+            ProgressKind::Jsonl { .. } => SourceKind::Jsonl,
+            ProgressKind::Json { .. } => SourceKind::Json,
+            ProgressKind::Directory { .. } => SourceKind::Directory,
+        };
+        let source = |progress: &Progress| (SourceId::progress(&job.name, &progress.which), kind(progress));
+        job.progress.iter().map(source).collect::<Vec<_>>()
+    };
+    jobs.iter().flat_map(of_job).collect()
 }
 
 fn drop_in_config(name: &JobName) -> config::Job {

@@ -64,6 +64,11 @@ impl Volumes {
         self.paths = Some(paths.to_vec());
     }
 
+    /// Other paths may be configured now; where they are is said again soon.
+    pub fn forget_paths(&mut self) {
+        self.paths = None;
+    }
+
     /// The mount of a volume.
     pub fn mount(&self, id: &VolumeId) -> Option<&Mount> {
         self.by_id.get(id).map(|volume| &volume.mount)

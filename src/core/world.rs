@@ -3,13 +3,15 @@
 //! [`World::observe`] applies one fact; only a tick makes a snapshot. What comes of a snapshot, alerts and messages, is
 //! one level up in [`super::Core`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::model::job::{DropIn, Reading};
 use crate::model::observation::{Fact, Observation};
-use crate::model::snapshot::{IntegrationView, JobView, NotificationsView, OutputView, Snapshot, WorkerView};
+use crate::model::snapshot::{
+    IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
+};
 use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
 
 use super::engines::Engine;
@@ -33,6 +35,8 @@ pub struct World {
     workers: BTreeMap<WorkerName, (bool, u64)>,
     integrations: BTreeMap<String, IntegrationView>,
     outbox: (u64, bool),
+    configured_at: Time,
+    reload_failure: Option<String>,
 }
 
 impl World {
@@ -50,7 +54,31 @@ impl World {
             workers: BTreeMap::new(),
             integrations: BTreeMap::new(),
             outbox: (0, true),
+            configured_at: started,
+            reload_failure: None,
         }
+    }
+
+    /// Another configuration from here on. What is in both goes on as if nothing had happened.
+    pub fn reconfigure(&mut self, config: Arc<Config>, instance: String) {
+        let before = std::mem::replace(&mut self.config, config);
+        self.instance = instance;
+        let mut known: Vec<(&config::Engine, Engine)> =
+            before.engines.iter().zip(std::mem::take(&mut self.engines)).collect();
+        let config = Arc::clone(&self.config);
+        self.engines = config
+            .engines
+            .iter()
+            .map(|engine| match known.iter().position(|(before, _)| *before == engine) {
+                Some(index) => known.swap_remove(index).1,
+                None => Engine::new(engine),
+            })
+            .collect();
+        self.roster.reconfigure(&config.jobs, config.poll_interval);
+        self.volumes.forget_paths();
+        let kept = sources_of(&config);
+        let gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
+        self.sources.retain(|source| !gone.contains(source));
     }
 
     /// When each engine last answered, in Unix seconds by the wall clock: an earlier run's time line is not ours.
@@ -127,6 +155,12 @@ impl World {
             }
             Fact::Delivery { integration, failure } => self.delivered(integration, failure.as_ref()),
             Fact::Outbox { length, durable } => self.outbox = (*length, *durable),
+            Fact::Reload { failure } => {
+                self.reload_failure = failure.as_ref().map(|failure| failure.message.clone());
+                if failure.is_none() {
+                    self.configured_at = at;
+                }
+            }
         }
         None
     }
@@ -235,6 +269,7 @@ impl World {
             },
             jobs_dropped: self.roster.turned_away(),
             gpus_expected: self.config.gpus_expected,
+            reload: ReloadView { last_success_at: unix(self.configured_at), reason: self.reload_failure.clone() },
         }
     }
 
@@ -355,4 +390,14 @@ impl World {
             .find_map(|progress| self.sources.failure(&SourceId::progress(&job.config.name, &progress.which)));
         failure.map_or_else(|| "nothing has been read of it yet".to_owned(), |failure| failure.message.clone())
     }
+}
+
+/// The sources that a configuration names.
+fn sources_of(config: &Config) -> BTreeSet<SourceId> {
+    let engines = config.engines.iter().map(|engine| SourceId::engine(&engine.name));
+    let jobs = config.jobs.iter().flat_map(|job| {
+        let progress = job.progress.iter().map(|progress| SourceId::progress(&job.name, &progress.which));
+        progress.chain([SourceId::outputs(&job.name)])
+    });
+    engines.chain(jobs).chain(config.jobs_dir.iter().map(|_| SourceId::jobs_dir())).collect()
 }

@@ -112,6 +112,12 @@ pub enum Fact {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<Failure>,
     },
+    /// The configuration was to be reloaded.
+    Reload {
+        /// `None` when the new one is used from here on, else why the old one stays.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        failure: Option<Failure>,
+    },
     /// How many messages wait.
     Outbox {
         /// Decided and not yet accepted by a server.
@@ -161,6 +167,8 @@ pub enum FailureKind {
     NotAFile,
     /// Another error of the operating system.
     Io,
+    /// A configuration or rule file with problems.
+    Config,
     /// Credentials refused.
     Auth,
     /// TLS could not be agreed on.
@@ -183,6 +191,7 @@ impl FailureKind {
             Self::Permission => "permission",
             Self::NotAFile => "not_a_file",
             Self::Io => "io",
+            Self::Config => "config",
             Self::Auth => "auth",
             Self::Tls => "tls",
             Self::Internal => "internal",

@@ -40,6 +40,19 @@ pub struct Snapshot {
     /// `gpus.expected`, where configured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gpus_expected: Option<u32>,
+    /// Which configuration this is.
+    #[serde(default)]
+    pub reload: ReloadView,
+}
+
+/// How the last reload of the configuration went.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ReloadView {
+    /// Unix time since which this configuration is used: the start, or the last reload that went well.
+    pub last_success_at: f64,
+    /// Why the last reload changed nothing, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
 }
 
 /// Where a job stands.

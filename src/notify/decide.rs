@@ -109,6 +109,12 @@ impl Notifier {
         Self { mode, config, zone, state, revision: 0 }
     }
 
+    /// Another mode and other addresses and spans from here on; open incidents go on.
+    pub fn reconfigure(&mut self, mode: AlertingMode, config: Notify) {
+        self.mode = mode;
+        self.config = config;
+    }
+
     /// What to save.
     pub const fn state(&self) -> &State {
         &self.state

@@ -103,6 +103,8 @@ impl Pace {
 enum Event {
     /// There are new messages.
     New,
+    /// Another way to deliver.
+    By(Arc<dyn Deliver>),
     /// An attempt came back.
     Done { id: String, attempt: u64, outcome: Outcome },
     /// The end.
@@ -138,6 +140,11 @@ impl<S: Store> Handle<S> {
         // A thread that is gone takes no events; the messages are in the outbox for the next start.
         let _ = self.events.send(Event::New);
         durable
+    }
+
+    /// Delivers in another way from here on, and tries what waits at once. An attempt under way ends as it began.
+    pub fn deliver_by(&self, deliver: impl Deliver) {
+        let _ = self.events.send(Event::By(Arc::new(deliver)));
     }
 
     /// Stops within a second, whatever the server and the disk do; false when the disk held it longer.
@@ -220,6 +227,12 @@ impl<S: Store> Sender<S> {
             };
             match event {
                 Ok(Event::New) => {}
+                Ok(Event::By(deliver)) => {
+                    self.deliver = deliver;
+                    self.failures = 0;
+                    self.all_wait_until = None;
+                    self.wait_until.clear();
+                }
                 Ok(Event::Done { id, attempt, outcome }) => self.done(&id, attempt, outcome),
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => self.overdue(),

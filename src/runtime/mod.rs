@@ -4,6 +4,9 @@
 //! writes them to the recording, and on each tick publishes the snapshot and hands messages to the outbox. Sources are
 //! tasks and a worker process; outputs read the last snapshot from a watch channel.
 //!
+//! A reload ([`Running::reload`]) is checked before anything changes. Then the core takes the new configuration between
+//! two observations, and the sources follow it ([`watching`]); what stayed the same is not touched.
+//!
 //! Stopping: sources and listeners first, so that nothing new enters; then the core, which saves its state; then the
 //! sender, whose messages are on disk already. Nothing waits for what can hang: a worker in an uninterruptible call is
 //! left behind, and whoever calls [`Running::stop`] exits after [`SHUTDOWN_DEADLINE`] whatever is left.
@@ -11,6 +14,7 @@
 mod source_log;
 mod spine;
 mod storage;
+mod watching;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,9 +26,8 @@ use tokio::task::JoinSet;
 use crate::alerts::Rules;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::model::{Fact, Observation, Snapshot, SourceId};
+use crate::model::{Fact, Failure, FailureKind, Observation, Snapshot, SourceId, Time};
 use crate::recording::Head;
-use crate::sources::engines;
 use crate::web;
 use crate::worker::{self, Plan, WorkerSpec};
 
@@ -55,6 +58,8 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Evaluate alerts, mail and keep state; false for a run that only records.
     pub act: bool,
+    /// Who may have the configuration reloaded over HTTP.
+    pub lifecycle: Option<web::Lifecycle>,
 }
 
 /// A run that has started.
@@ -64,6 +69,13 @@ pub struct Running {
     pub snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The addresses that are served, as bound.
     pub addresses: Vec<String>,
+    /// The label `instance` where the configuration has none.
+    instance: String,
+    clock: Clock,
+    started: Time,
+    configs: watch::Sender<Arc<Config>>,
+    heads: std::sync::mpsc::Sender<spine::Reconfiguration>,
+    observations: mpsc::Sender<Observation>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     spine: std::thread::JoinHandle<()>,
@@ -71,24 +83,17 @@ pub struct Running {
 
 /// Starts everything; returns once all addresses are bound.
 pub async fn start(options: Options) -> anyhow::Result<Running> {
-    let Options { config, rules: rule_files, listen, telemetry_path, record, act } = options;
-    let rules = Rules::parse(&rule_files).map_err(|problems| {
-        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("the alert rules have problems:\n{}", list.join("\n"))
-    })?;
+    let Options { config, rules: rule_files, listen, telemetry_path, record, act, lifecycle } = options;
+    let rules = parse(&rule_files).map_err(anyhow::Error::msg)?;
     let bound = web::bind(&listen).await?;
     let addresses: Vec<String> = bound.iter().map(|bound| bound.at().to_string()).collect();
-    let instance = config.alerting.instance.clone().unwrap_or_else(|| instance(&bound));
+    let instance = instance(&bound);
 
     let clock = Clock::start();
+    let started = clock.now();
+    let head = head(started, &instance, &config, rule_files);
     let config = Arc::new(config);
-    let head = Head {
-        longhaul_recording: crate::recording::VERSION,
-        started: clock.now(),
-        instance: instance.clone(),
-        config: (*config).clone(),
-        rules: rule_files,
-    };
+    let (heads, reconfigurations) = std::sync::mpsc::channel();
     let (observations, inbox) = mpsc::channel(CHANNEL);
     let (publish, snapshots) = watch::channel(None);
     let (stop, stopping) = watch::channel(false);
@@ -98,6 +103,7 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
         rules,
         clock,
         inbox,
+        reconfigurations,
         back: observations.clone().downgrade(),
         publish,
         record,
@@ -105,23 +111,77 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
     })?;
 
     let mut tasks = JoinSet::new();
-    for engine in &config.engines {
-        let watch = engines::watch(engine.clone(), config.limits.response, clock, observations.clone());
-        tasks.spawn(until(stopping.clone(), watch));
-    }
-    let plan = Plan::new(&config, clock.anchor());
-    tasks.spawn(worker::supervise(WorkerSpec::files(), plan, clock, observations.clone(), stopping.clone()));
-    tasks.spawn(until(stopping.clone(), ticks(clock, observations)));
-    let state = web::State::new(snapshots.clone(), &telemetry_path)?;
+    let (plan, plans) = watch::channel(Plan::new(&config, clock.anchor()));
+    let (configs, followed) = watch::channel(config);
+    let watching = watching::follow(followed, plan, clock, observations.clone());
+    tasks.spawn(until(stopping.clone(), watching));
+    tasks.spawn(worker::supervise(WorkerSpec::files(), plans, clock, observations.clone(), stopping.clone()));
+    tasks.spawn(until(stopping.clone(), ticks(clock, observations.clone())));
+    let state = web::State::new(snapshots.clone(), &telemetry_path, lifecycle)?;
     tasks.spawn(web::serve(bound, state, stopped(stopping)));
-    Ok(Running { snapshots, addresses, stop, tasks, spine })
+    Ok(Running { snapshots, addresses, instance, clock, started, configs, heads, observations, stop, tasks, spine })
+}
+
+fn parse(rule_files: &[(String, String)]) -> Result<Rules, String> {
+    Rules::parse(rule_files).map_err(|problems| {
+        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        format!("the alert rules have problems:\n{}", list.join("\n"))
+    })
+}
+
+fn head(started: Time, instance: &str, config: &Config, rules: Vec<(String, String)>) -> Head {
+    Head {
+        longhaul_recording: crate::recording::VERSION,
+        started,
+        instance: config.alerting.instance.clone().unwrap_or_else(|| instance.to_owned()),
+        config: config.clone(),
+        rules,
+    }
 }
 
 impl Running {
+    /// Goes on with another configuration and other rules, or says why the ones before stay; so does the log. `read` is
+    /// what came of reading them.
+    pub async fn reload(&self, read: Result<(Config, Vec<(String, String)>), String>) -> Result<(), String> {
+        let outcome = read.and_then(|(config, rules)| self.reconfigure(config, rules));
+        let failure = match &outcome {
+            Ok(()) => {
+                tracing::info!("the configuration was reloaded");
+                None
+            }
+            Err(reason) => {
+                tracing::error!(%reason, "the configuration was not reloaded; the one before stays in use");
+                Some(Failure::new(FailureKind::Config, reason.clone()))
+            }
+        };
+        let fact = Fact::Reload { failure };
+        let observation = Observation { at: self.clock.now(), source: SourceId::own(), took: None, fact };
+        self.observations.send(observation).await.map_err(|_| "longhaul is stopping".to_owned())?;
+        outcome
+    }
+
+    /// All or nothing: what can fail comes first.
+    fn reconfigure(&self, config: Config, rule_files: Vec<(String, String)>) -> Result<(), String> {
+        let before = Arc::clone(&self.configs.borrow());
+        if config.storage != before.storage {
+            return Err(format!(
+                "storage.path is {} now and was {}: state does not move under a running longhaul, restart it",
+                config.storage.display(),
+                before.storage.display()
+            ));
+        }
+        let rules = parse(&rule_files)?;
+        let head = head(self.started, &self.instance, &config, rule_files);
+        self.heads.send(spine::Reconfiguration { head, rules }).map_err(|_| "longhaul is stopping".to_owned())?;
+        self.configs.send_replace(Arc::new(config));
+        Ok(())
+    }
+
     /// Stops in order. Returns when all is done; what hangs is not waited for beyond [`SHUTDOWN_DEADLINE`].
     pub async fn stop(mut self) {
         // Nobody listening any more is fine.
         let _ = self.stop.send(true);
+        drop(self.observations);
         let orderly = async {
             while self.tasks.join_next().await.is_some() {}
             // All senders are gone now, so the spine comes to the end of its channel.

@@ -55,9 +55,12 @@ impl SourceLog {
             | Fact::Paths { .. }
             | Fact::DropIns { .. } => (None, false),
             Fact::Failed { failure } | Fact::SpaceFailed { failure, .. } => (Some(failure), true),
-            Fact::Tick | Fact::WallClock { .. } | Fact::Worker { .. } | Fact::Delivery { .. } | Fact::Outbox { .. } => {
-                return None;
-            }
+            Fact::Tick
+            | Fact::WallClock { .. }
+            | Fact::Worker { .. }
+            | Fact::Delivery { .. }
+            | Fact::Reload { .. }
+            | Fact::Outbox { .. } => return None,
         };
         let source = &observation.source;
         let now = failure.map(|failure| failure.kind);

@@ -18,12 +18,12 @@ use super::source_log::SourceLog;
 use super::storage::Storage;
 use crate::alerts::Rules;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::core::{Core, Outcome, State};
-use crate::model::{Observation, Snapshot};
+use crate::model::{Fact, Observation, Snapshot};
 use crate::notify::email::Mailer;
 use crate::notify::log::Transitions;
-use crate::notify::outbox::Outbox;
+use crate::notify::outbox::{Folder, Outbox};
 use crate::notify::sender::{self, Pace};
 use crate::recording::{self, Head};
 
@@ -42,6 +42,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Where observations come from; its end is the end.
     pub inbox: mpsc::Receiver<Observation>,
+    /// What [`Fact::Reload`] goes on with; there before that fact is.
+    pub reconfigurations: std::sync::mpsc::Receiver<Reconfiguration>,
     /// Where the sender reports to; weak, so that it does not keep the inbox open.
     pub back: mpsc::WeakSender<Observation>,
     /// Where snapshots go.
@@ -50,6 +52,15 @@ pub struct Parts {
     pub record: Option<PathBuf>,
     /// Mail and keep state.
     pub act: bool,
+}
+
+/// Another configuration, checked.
+#[derive(Debug)]
+pub struct Reconfiguration {
+    /// For the recording, and what to go on with.
+    pub head: Head,
+    /// Its rules, parsed.
+    pub rules: Rules,
 }
 
 /// Opens what must be open before anything runs, and starts the thread.
@@ -65,35 +76,28 @@ pub fn start(parts: Parts) -> anyhow::Result<JoinHandle<()>> {
 
 fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Recorder>) {
     let state = storage.as_ref().map_or_else(State::default, Storage::restore);
-    let email = parts.config.notify.email.clone();
-    let sender = match (&storage, email) {
-        (Some(storage), Some(email)) => {
-            let back = parts.back.clone();
-            let report = move |observation| {
-                // Never waits: this thread may be about to hand the sender a message. A full channel means thousands
-                // of observations that nobody took yet; one delivery less in the counters is the smaller harm.
-                if let Some(back) = back.upgrade()
-                    && back.try_send(observation).is_err()
-                {
-                    tracing::debug!("a delivery was not counted");
-                }
-            };
-            let mailer = Mailer::new(email, ANSWER);
-            sender::start(mailer, Outbox::open(&storage.outbox()), parts.clock, Pace::default(), report)
-                .inspect_err(|error| tracing::error!(%error, "cannot start the sender: no mail will go out"))
-                .ok()
-        }
-        _ => None,
-    };
+    let mut post = Post { sender: None, email: None, clock: parts.clock, back: parts.back };
+    post.configure(storage.as_ref(), parts.config.notify.email.as_ref());
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
     let started = parts.head.started;
     let mut core = Core::new(parts.config.clone(), parts.rules, parts.head.instance, zone, started, state);
-    if sender.is_none() {
-        core = core.without_messages();
-    }
+    core.decide_messages(post.sender.is_some());
     let mut transitions = Transitions::default();
     let mut sources = SourceLog::default();
     while let Some(observation) = parts.inbox.blocking_recv() {
+        if matches!(observation.fact, Fact::Reload { failure: None })
+            && let Ok(Reconfiguration { head, rules }) = parts.reconfigurations.try_recv()
+        {
+            if let Some(writer) = &mut recorder
+                && let Err(error) = writer.head(&head)
+            {
+                tracing::error!(%error, "cannot write the recording; it ends here");
+                recorder = None;
+            }
+            post.configure(storage.as_ref(), head.config.notify.email.as_ref());
+            core.reconfigure(Arc::new(head.config), rules, head.instance);
+            core.decide_messages(post.sender.is_some());
+        }
         if let Some(writer) = &mut recorder
             && let Err(error) = writer.write(&observation)
         {
@@ -107,7 +111,7 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
         }
         parts.publish.send_replace(Some(Arc::new(snapshot)));
         // A state that says "mailed" must not be on disk before the mail is.
-        let durable = sender.as_ref().is_none_or(|sender| sender.submit(messages));
+        let durable = post.sender.as_ref().is_none_or(|sender| sender.submit(messages));
         if evaluated
             && durable
             && let Some(storage) = &mut storage
@@ -118,8 +122,51 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
     if let Some(storage) = &mut storage {
         storage.keep(&core.state());
     }
-    if let Some(sender) = sender {
+    if let Some(sender) = post.sender {
         sender.stop();
+    }
+}
+
+/// The sender of mails, where there are any to send.
+struct Post {
+    sender: Option<sender::Handle<Folder>>,
+    email: Option<config::Email>,
+    clock: Clock,
+    back: mpsc::WeakSender<Observation>,
+}
+
+impl Post {
+    /// Sends by this configuration from here on. What waits in the outbox is tried at once when anything changed: that
+    /// was perhaps why.
+    fn configure(&mut self, storage: Option<&Storage>, email: Option<&config::Email>) {
+        if self.email.as_ref() == email {
+            return;
+        }
+        self.email = email.cloned();
+        let mailer = email.map(|email| Mailer::new(email.clone(), ANSWER));
+        match (storage, mailer, &self.sender) {
+            (Some(_), Some(mailer), Some(sender)) => sender.deliver_by(mailer),
+            (Some(storage), Some(mailer), None) => self.sender = self.start(storage, mailer),
+            _ => {
+                self.sender.take().map(sender::Handle::stop);
+            }
+        }
+    }
+
+    fn start(&self, storage: &Storage, mailer: Mailer) -> Option<sender::Handle<Folder>> {
+        let back = self.back.clone();
+        let report = move |observation| {
+            // Never waits: this thread may be about to hand the sender a message. A full channel means thousands
+            // of observations that nobody took yet; one delivery less in the counters is the smaller harm.
+            if let Some(back) = back.upgrade()
+                && back.try_send(observation).is_err()
+            {
+                tracing::debug!("a delivery was not counted");
+            }
+        };
+        sender::start(mailer, Outbox::open(&storage.outbox()), self.clock, Pace::default(), report)
+            .inspect_err(|error| tracing::error!(%error, "cannot start the sender: no mail will go out"))
+            .ok()
     }
 }
 
@@ -141,8 +188,12 @@ impl Recorder {
         Ok(Self { output })
     }
 
+    fn head(&mut self, head: &Head) -> std::io::Result<()> {
+        recording::write_head(&mut self.output, head)
+    }
+
     fn write(&mut self, observation: &Observation) -> std::io::Result<()> {
         recording::write(&mut self.output, observation)?;
-        if matches!(observation.fact, crate::model::Fact::Tick) { self.output.flush() } else { Ok(()) }
+        if matches!(observation.fact, Fact::Tick) { self.output.flush() } else { Ok(()) }
     }
 }

@@ -5,10 +5,10 @@
 //! [`Snapshot`](crate::model::Snapshot), so no request waits for a source, a lock or a disk, and a scrape costs what
 //! the snapshot has.
 //!
-//! Every request only reads. Once there is one that changes something, the check of the Host header (against DNS
-//! rebinding) belongs in [`routes`], before the method is looked at.
+//! Every request only reads, but the one in [`lifecycle`].
 
 pub mod error;
+pub mod lifecycle;
 pub mod listen;
 pub mod metrics;
 pub mod page;
@@ -22,6 +22,7 @@ mod server;
 pub const SNAPSHOT: &str = "/api/v1/snapshot";
 
 pub use error::WebError;
+pub use lifecycle::Lifecycle;
 pub use listen::{Bound, Listen, bind};
 pub use routes::State;
 pub use server::serve;

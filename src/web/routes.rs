@@ -9,9 +9,10 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::error::WebError;
+use super::lifecycle::{self, Lifecycle};
 use super::{SNAPSHOT, metrics, page};
 use crate::model::Snapshot;
 
@@ -35,7 +36,7 @@ pub fn telemetry_path(path: &str) -> Result<String, WebError> {
     if path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#%\"<>\\".contains(&byte)) {
         return wrong("it has characters that do not belong into a path");
     }
-    if [SNAPSHOT, HEALTHY, READY].contains(&path) {
+    if [SNAPSHOT, HEALTHY, READY, lifecycle::RELOAD].contains(&path) {
         return wrong("something else is there");
     }
     Ok(path.to_owned())
@@ -47,13 +48,18 @@ pub struct State {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     telemetry_path: String,
     rendered: Mutex<Option<Arc<Rendered>>>,
+    lifecycle: Option<Lifecycle>,
 }
 
 impl State {
-    /// We are ready from the first snapshot on.
-    pub fn new(snapshots: watch::Receiver<Option<Arc<Snapshot>>>, telemetry_path: &str) -> Result<Self, WebError> {
+    /// We are ready from the first snapshot on. Only with a `lifecycle` can a request change something.
+    pub fn new(
+        snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+        telemetry_path: &str,
+        lifecycle: Option<Lifecycle>,
+    ) -> Result<Self, WebError> {
         let telemetry_path = self::telemetry_path(telemetry_path)?;
-        Ok(Self { snapshots, telemetry_path, rendered: Mutex::new(None) })
+        Ok(Self { snapshots, telemetry_path, rendered: Mutex::new(None), lifecycle })
     }
 
     /// The current snapshot and what was rendered of it, or nothing before the first one.
@@ -86,14 +92,54 @@ impl Rendered {
     }
 }
 
-/// Answers one request. HEAD is a GET whose body hyper leaves out.
-pub fn answer<B>(request: &Request<B>, state: &State) -> Reply {
+/// What a request gets.
+#[derive(Debug)]
+pub enum Answer {
+    /// At once.
+    Now(Reply),
+    /// When the configuration has been reloaded.
+    Reloading(oneshot::Receiver<lifecycle::Outcome>),
+}
+
+impl Answer {
+    /// The reply, when it is there.
+    pub async fn reply(self) -> Reply {
+        match self {
+            Self::Now(reply) => reply,
+            Self::Reloading(outcome) => unread(lifecycle::report(outcome).await),
+        }
+    }
+}
+
+/// Answers one request.
+pub fn answer<B>(request: &Request<B>, state: &State) -> Answer {
+    if request.uri().path() != lifecycle::RELOAD {
+        return Answer::Now(read(request, state));
+    }
+    match &state.lifecycle {
+        Some(lifecycle) if request.method() == Method::POST => lifecycle.ask(request.uri(), request.headers()),
+        lifecycle => {
+            let mut reply = lifecycle::refuse(request.method(), lifecycle.is_some());
+            if lifecycle.is_some() {
+                reply.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            }
+            Answer::Now(unread(reply))
+        }
+    }
+}
+
+/// The body of the request, if any, is not read; the connection cannot go on after it.
+fn unread(mut reply: Reply) -> Reply {
+    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
+}
+
+/// A request that only reads. HEAD is a GET whose body hyper leaves out.
+fn read<B>(request: &Request<B>, state: &State) -> Reply {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "longhaul answers GET and HEAD\n");
         reply.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        // Its body, if any, is not read; the connection cannot go on after it.
-        reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return reply;
+        return unread(reply);
     }
     let path = request.uri().path();
     if path == state.telemetry_path {

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use super::guard::Guard;
 use super::listen::{Bound, Listener};
-use super::routes::{self, Reply, State};
+use super::routes::{self, Answer, State};
 use super::seats::{Seat, Seats};
 
 /// Connections at a time, over all addresses. Prometheus needs one, a browser six.
@@ -42,7 +42,7 @@ pub async fn serve(bound: Vec<Bound>, state: State, shutdown: impl Future<Output
 
 async fn run<A>(bound: Vec<Bound>, answer: Arc<A>, shutdown: impl Future<Output = ()>)
 where
-    A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+    A: Fn(&Request<Incoming>) -> Answer + Send + Sync + 'static,
 {
     let (stop, stopped) = watch::channel(false);
     let seats = Seats::new(MAX_CONNECTIONS);
@@ -58,7 +58,7 @@ where
 /// One address. Its connections end with it, so none outlives the server.
 async fn accept_all<A>(bound: Bound, answer: Arc<A>, seats: Arc<Seats>, mut stopped: watch::Receiver<bool>)
 where
-    A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+    A: Fn(&Request<Incoming>) -> Answer + Send + Sync + 'static,
 {
     let mut connections = JoinSet::new();
     loop {
@@ -107,15 +107,16 @@ async fn accept(listener: &Listener) -> io::Result<Connection> {
 /// One connection, request by request.
 async fn converse<A, C>(connection: C, answer: Arc<A>, seat: Arc<Seat>, mut stopped: watch::Receiver<bool>)
 where
-    A: Fn(&Request<Incoming>) -> Reply,
+    A: Fn(&Request<Incoming>) -> Answer,
     C: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |request| {
-        let reply = catch_unwind(AssertUnwindSafe(|| answer(&request))).unwrap_or_else(|_| {
+        let answer = catch_unwind(AssertUnwindSafe(|| answer(&request))).unwrap_or_else(|_| {
             tracing::error!(path = request.uri().path(), "a bug: answering a request panicked");
-            routes::plain(StatusCode::INTERNAL_SERVER_ERROR, "a bug in longhaul: its log says more\n")
+            let words = "a bug in longhaul: its log says more\n";
+            Answer::Now(routes::plain(StatusCode::INTERNAL_SERVER_ERROR, words))
         });
-        std::future::ready(Ok::<_, Infallible>(reply))
+        async { Ok::<_, Infallible>(answer.reply().await) }
     });
     let mut connection = std::pin::pin!(
         http1::Builder::new()

@@ -79,6 +79,8 @@ impl WorkerSpec {
 enum End {
     /// We are to end.
     Shutdown,
+    /// There is another plan.
+    Replanned,
     /// It closed its standard output.
     Exited(Option<ExitStatus>),
     /// It could not be started.
@@ -92,29 +94,31 @@ enum End {
 }
 
 /// Keeps a worker running until `shutdown` becomes true, or nobody wants observations any more. Ends within about
-/// twice [`Patience::end`] whatever hangs.
+/// twice [`Patience::end`] whatever hangs. Another plan is another process: what hangs under the old one stays with it.
 pub async fn supervise(
     spec: WorkerSpec,
-    plan: Plan,
+    mut plans: watch::Receiver<Plan>,
     clock: Clock,
     out: mpsc::Sender<Observation>,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let plan = match plan.to_line() {
-        Ok(line) => line,
-        Err(error) => {
-            tracing::error!(worker = %spec.name, %error, "a path in the configuration is no text, files and volumes are not read");
-            return;
-        }
-    };
     let mut restarts = 0;
     let mut pause = spec.patience.first_pause;
     loop {
+        let plan = match plans.borrow_and_update().to_line() {
+            Ok(line) => line,
+            Err(error) => {
+                tracing::error!(worker = %spec.name, %error, "a path in the configuration is no text, files and volumes are not read");
+                return;
+            }
+        };
         let mut life = Life { spec: &spec, clock, out: &out, restarts, up: false, garbage: 0 };
         let started = Instant::now();
-        let end = life.live(&plan, &mut shutdown).await;
-        if matches!(end, End::Shutdown) {
-            return;
+        let end = life.live(&plan, &mut plans, &mut shutdown).await;
+        match end {
+            End::Shutdown => return,
+            End::Replanned => continue,
+            _ => {}
         }
         let (reason, garbage) = (end.explain(&spec), life.garbage);
         tracing::warn!(worker = %spec.name, garbage, restarts, %reason, "a worker is gone and will be started again");
@@ -147,7 +151,12 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    async fn live(&mut self, plan: &[u8], shutdown: &mut watch::Receiver<bool>) -> End {
+    async fn live(
+        &mut self,
+        plan: &[u8],
+        plans: &mut watch::Receiver<Plan>,
+        shutdown: &mut watch::Receiver<bool>,
+    ) -> End {
         let mut child = match self.start() {
             Ok(child) => child,
             Err(error) => return End::Unstartable(error),
@@ -164,12 +173,13 @@ impl Life<'_> {
         let end = tokio::select! {
             end = self.read(&mut lines) => end,
             () = wanted(shutdown, out) => End::Shutdown,
+            () = replanned(plans) => End::Replanned,
         };
         drop(lines);
         // The end of its standard input is the request to end.
         input.abort();
         let _ = input.await;
-        let status = self.wait_or_leave(child, !matches!(end, End::Shutdown | End::Exited(_))).await;
+        let status = self.wait_or_leave(child, !matches!(end, End::Shutdown | End::Replanned | End::Exited(_))).await;
         if status.is_none() {
             log.abort();
         }
@@ -267,7 +277,7 @@ impl Life<'_> {
 impl End {
     fn explain(&self, spec: &WorkerSpec) -> String {
         match self {
-            Self::Shutdown => "it was asked to end".to_owned(),
+            Self::Shutdown | Self::Replanned => "it was asked to end".to_owned(),
             Self::Exited(Some(status)) => format!("it ended by itself ({status})"),
             Self::Exited(None) => "it closed its pipe and hangs in the kernel".to_owned(),
             Self::Unstartable(error) => format!("{} cannot be started ({error})", spec.program.display()),
@@ -284,6 +294,13 @@ async fn wanted(shutdown: &mut watch::Receiver<bool>, out: &mpsc::Sender<Observa
         // A sender that is gone means shutdown too.
         _ = shutdown.wait_for(|&shutdown| shutdown) => {}
         () = out.closed() => {}
+    }
+}
+
+/// Returns when there is another plan, which is never once nobody can make one.
+async fn replanned(plans: &mut watch::Receiver<Plan>) {
+    if plans.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -33,6 +33,7 @@ fn snapshot(at: f64) -> Snapshot {
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
         gpus_expected: None,
+        reload: longhaul::model::snapshot::ReloadView::default(),
     }
 }
 
@@ -206,6 +207,7 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
         drift(random, &mut present, &[Some(true), Some(false), None]);
         now.paths[0].present = Answer::from_option(present, "unknown for a while");
         drift(random, &mut now.notifications.outbox_length, &[0, 3]);
+        drift(random, &mut now.reload.reason, &[None, Some("a problem".to_owned())]);
         history.push(now.clone());
     }
     history

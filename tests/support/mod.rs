@@ -45,9 +45,14 @@ pub fn free_port() -> u16 {
 
 /// GET over a connection of its own; `None` when nobody answers.
 pub fn try_get(address: &str, path: &str) -> Option<(u16, String)> {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"))
+}
+
+/// Any request over a connection of its own: status and body.
+pub fn ask(address: &str, request: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
     let text = String::from_utf8_lossy(&answer);

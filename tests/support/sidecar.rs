@@ -141,8 +141,21 @@ impl Scene {
         self.start_at(yaml, "127.0.0.1:0")
     }
 
-    /// The same with a port. What the configuration leaves open is fast and in the folder.
+    /// The same with a port.
     pub fn start_at(&self, yaml: &str, listen: &str) -> Sidecar {
+        self.start_with(yaml, &["--web.listen-address", listen])
+    }
+
+    /// The same with these flags.
+    pub fn start_with(&self, yaml: &str, flags: &[&str]) -> Sidecar {
+        let file = self.configure(yaml);
+        let mut command = self.command();
+        command.args(["run", "--config.file", file.to_str().unwrap()]).args(flags);
+        Sidecar::spawn(command)
+    }
+
+    /// Writes the configuration. What it leaves open is fast and in the folder.
+    pub fn configure(&self, yaml: &str) -> PathBuf {
         let given = |key: &str| yaml.lines().any(|line| line.starts_with(&format!("{key}:")));
         let mut config = String::new();
         for (key, value) in [
@@ -155,11 +168,7 @@ impl Scene {
             }
         }
         config += yaml;
-        let file = self.put("longhaul.yml", &config);
-        let mut command = self.command();
-        let file = file.to_str().unwrap();
-        command.args(["run", "--config.file", file, "--web.listen-address", listen]);
-        Sidecar::spawn(command)
+        self.put("longhaul.yml", &config)
     }
 
     /// The program, as the user of the scene.

@@ -34,6 +34,7 @@ pub fn empty() -> Snapshot {
         notifications: NotificationsView { outbox_durable: true, ..Default::default() },
         jobs_dropped: 0,
         gpus_expected: None,
+        reload: longhaul::model::snapshot::ReloadView::default(),
     }
 }
 
@@ -391,6 +392,7 @@ pub fn full() -> Snapshot {
         },
         jobs_dropped: 0,
         gpus_expected: Some(8),
+        reload: longhaul::model::snapshot::ReloadView::default(),
         ..empty()
     }
 }

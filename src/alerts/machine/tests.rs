@@ -34,6 +34,7 @@ fn snapshot(at: f64, paths: &[(&str, Option<bool>)]) -> Snapshot {
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
         gpus_expected: None,
+        reload: crate::model::snapshot::ReloadView::default(),
     }
 }
 

@@ -153,6 +153,20 @@ pub(super) static ROWS: &[Family] = &[
         read: |snapshot, out| out.add([], flag(snapshot.notifications.outbox_durable)),
     },
     Family {
+        name: "longhaul_config_last_reload_successful",
+        kind: Gauge,
+        labels: &[],
+        help: "0 while the last reload of the configuration failed and the one before is still used, else 1.",
+        read: |snapshot, out| out.add([], flag(snapshot.reload.reason.is_none())),
+    },
+    Family {
+        name: "longhaul_config_last_reload_success_timestamp_seconds",
+        kind: Gauge,
+        labels: &[],
+        help: "Unix time since which this configuration is used: the start, or the last reload that went well.",
+        read: |snapshot, out| out.add([], snapshot.reload.last_success_at),
+    },
+    Family {
         name: "longhaul_start_timestamp_seconds",
         kind: Gauge,
         labels: &[],

@@ -118,6 +118,7 @@ fn snapshot(jobs: Vec<JobView>) -> Snapshot {
         notifications: Default::default(),
         jobs_dropped: 0,
         gpus_expected: None,
+        reload: crate::model::snapshot::ReloadView::default(),
     }
 }
 

@@ -178,6 +178,7 @@ fn snapshot() -> Snapshot {
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
         gpus_expected: None,
+        reload: crate::model::snapshot::ReloadView::default(),
     }
 }
 

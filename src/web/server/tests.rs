@@ -27,6 +27,7 @@ fn snapshot() -> Snapshot {
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
         gpus_expected: None,
+        reload: crate::model::snapshot::ReloadView::default(),
     }
 }
 
@@ -41,14 +42,14 @@ struct Server {
 impl Server {
     async fn start(addresses: &[&str]) -> Self {
         let (snapshots, receiver) = watch::channel(None);
-        let state = State::new(receiver, "/metrics").unwrap();
+        let state = State::new(receiver, "/metrics", None).unwrap();
         Self::with(addresses, snapshots, Arc::new(move |request: &Request<Incoming>| routes::answer(request, &state)))
             .await
     }
 
     async fn with<A>(addresses: &[&str], snapshots: watch::Sender<Option<Arc<Snapshot>>>, answer: Arc<A>) -> Self
     where
-        A: Fn(&Request<Incoming>) -> Reply + Send + Sync + 'static,
+        A: Fn(&Request<Incoming>) -> Answer + Send + Sync + 'static,
     {
         let addresses: Vec<Listen> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let bound = bind(&addresses).await.unwrap();
@@ -167,7 +168,7 @@ async fn a_panic_is_a_500_and_the_server_goes_on() {
     let (snapshots, _) = watch::channel(None);
     let answer = |request: &Request<Incoming>| match request.uri().path() {
         "/panic" => panic!("on purpose"),
-        _ => routes::plain(StatusCode::OK, "fine"),
+        _ => Answer::Now(routes::plain(StatusCode::OK, "fine")),
     };
     let server = Server::with(&["127.0.0.1:0"], snapshots, Arc::new(answer)).await;
     assert!(server.get("/panic").await.starts_with("HTTP/1.1 500"));
@@ -215,7 +216,7 @@ async fn a_unix_socket_answers_and_is_gone_after_the_end() {
 fn pipe(capacity: usize, body: &'static [u8]) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
     let (client, server) = duplex(capacity);
     let permit = Seats::new(1).take();
-    let answer = Arc::new(move |_: &Request<Incoming>| routes::plain(StatusCode::OK, body));
+    let answer = Arc::new(move |_: &Request<Incoming>| Answer::Now(routes::plain(StatusCode::OK, body)));
     let task = tokio::spawn(async move {
         let (stop, stopped) = watch::channel(false);
         converse(server, answer, permit, stopped).await;

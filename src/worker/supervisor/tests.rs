@@ -50,7 +50,7 @@ fn run_with(script: &str, patience: Patience) -> Run {
     let spec = WorkerSpec { name: WorkerName::new("files"), program: "/bin/sh".into(), args, patience };
     let (sender, out) = mpsc::channel(100);
     let (shutdown, stop) = watch::channel(false);
-    let task = tokio::spawn(supervise(spec, plan, Clock::start(), sender, stop));
+    let task = tokio::spawn(supervise(spec, watch::channel(plan).1, Clock::start(), sender, stop));
     Run { out, shutdown, task, folder }
 }
 
@@ -195,7 +195,7 @@ async fn a_program_that_is_not_there_is_a_worker_that_is_down() {
         volumes: Vec::new(),
         jobs_dir: None,
     };
-    tokio::spawn(supervise(spec, plan, Clock::start(), sender, stop));
+    tokio::spawn(supervise(spec, watch::channel(plan).1, Clock::start(), sender, stop));
     let fact = timeout(DEADLINE, out.recv()).await.expect("in time").expect("it lives").fact;
     assert_eq!(fact, Fact::Worker { worker: WorkerName::new("x"), up: false, restarts: 0 });
 }

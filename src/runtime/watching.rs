@@ -1,0 +1,65 @@
+//! Who is watched: a task an engine, the plan of the worker. Follows the configuration as it is reloaded.
+//!
+//! An engine whose configuration stays keeps its task, and with it its connection and its rhythm. The worker is replaced
+//! when anything in its plan changed.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::model::Observation;
+use crate::sources::engines;
+use crate::worker::Plan;
+
+/// All that a task depends on.
+#[derive(Debug, Clone, PartialEq)]
+struct Watched {
+    engine: config::Engine,
+    response_limit: u64,
+}
+
+/// Watches what the current configuration names, until `configs` or `out` is closed.
+pub async fn follow(
+    mut configs: watch::Receiver<Arc<Config>>,
+    plan: watch::Sender<Plan>,
+    clock: Clock,
+    out: mpsc::Sender<Observation>,
+) {
+    // Dropped with this future, and all tasks end.
+    let mut tasks = JoinSet::new();
+    let mut running: Vec<(Watched, AbortHandle)> = Vec::new();
+    loop {
+        let config = Arc::clone(&configs.borrow_and_update());
+        let response_limit = config.limits.response;
+        let mut wanted: Vec<Watched> =
+            config.engines.iter().cloned().map(|engine| Watched { engine, response_limit }).collect();
+        running.retain(|(watched, task)| match wanted.iter().position(|wanted| wanted == watched) {
+            Some(index) => {
+                wanted.swap_remove(index);
+                true
+            }
+            None => {
+                task.abort();
+                false
+            }
+        });
+        for watched in wanted {
+            let watch = engines::watch(watched.engine.clone(), watched.response_limit, clock, out.clone());
+            running.push((watched, tasks.spawn(watch)));
+        }
+        let fresh = Plan::new(&config, clock.anchor());
+        plan.send_if_modified(|plan| {
+            let other = *plan != fresh;
+            *plan = fresh;
+            other
+        });
+        // Tasks that ended are forgotten; theirs is never a reason to stop.
+        while tasks.try_join_next().is_some() {}
+        if configs.changed().await.is_err() {
+            return;
+        }
+    }
+}
