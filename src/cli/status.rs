@@ -14,6 +14,7 @@ use crate::model::{FailureKind, Snapshot};
 use crate::sources::http::{self, Limits, Request};
 use crate::web::SNAPSHOT;
 
+mod gpus;
 mod table;
 mod view;
 

@@ -1,4 +1,4 @@
-//! `longhaul worker files`: not for people; the main process starts it.
+//! `longhaul worker files` and `longhaul worker gpus`: not for people; the main process starts it.
 
 use std::io::{BufReader, stdin, stdout};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use super::logging;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which worker.
-    #[arg(value_parser = ["files"])]
+    #[arg(value_parser = ["files", "gpus"])]
     name: String,
     #[command(flatten)]
     logging: logging::Args,
@@ -18,6 +18,9 @@ pub struct Args {
 /// Works until its standard input ends.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     logging::start(&args.logging);
-    crate::worker::files(BufReader::new(stdin()), stdout())?;
+    match args.name.as_str() {
+        "gpus" => crate::worker::gpus(BufReader::new(stdin()), stdout())?,
+        _ => crate::worker::files(BufReader::new(stdin()), stdout())?,
+    }
     Ok(ExitCode::SUCCESS)
 }

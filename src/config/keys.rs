@@ -52,8 +52,7 @@ pub const ROOT: Section = Section {
     keys: &[
         key("engines", "a list", "empty", "The inference engines to scrape."),
         key("volumes", "a list", "empty", "Paths whose volumes are watched whatever the default excludes say."),
-        key("gpus", "a mapping", "none", "What the GPUs should be.")
-            .later("does not read GPUs yet; only gpus.expected is exported"),
+        key("gpus", "a mapping", "none", "What the GPUs should be."),
         key("jobs_dir", "a folder, or null for none", "/run/longhaul/jobs", "Drop-in progress files, a job each."),
         key("pipelines", "a list", "empty", "Jobs that follow one another."),
         key("jobs", "a list", "empty", "Jobs without a pipeline."),

@@ -1,14 +1,23 @@
-//! Why a job stands still, as far as the plain rules see it. The order is from what explains the rest: an engine that
-//! is gone, a disk that takes nothing, an engine that is stuck, a client that sends nothing.
+//! Why a job stands still, as far as the plain rules see it. The order is from what explains the rest: a GPU that was
+//! lost, an engine that is gone, a disk that takes nothing, an engine that is stuck, a client that sends nothing.
 
 use super::jobs::Job;
 use super::volumes::Obstacle;
 use super::world::World;
-use crate::model::snapshot::{EngineState, StallCause};
+use crate::model::Time;
+use crate::model::snapshot::{EngineState, GpusView, StallCause};
+
+/// A client goes on with answers that were on their way when a GPU was lost; one that was lost longer before the last
+/// movement did not stop the job.
+pub(super) const GPU_BEFORE_SECONDS: f64 = 120.0;
 
 impl World {
     /// The likely cause of a stall.
-    pub(super) fn stall_cause(&self, job: &Job) -> StallCause {
+    pub(super) fn stall_cause(&self, job: &Job, gpus: &GpusView, unix: impl Fn(Time) -> f64) -> StallCause {
+        let stopped = job.last_moved().map(unix);
+        if stopped.is_some_and(|at| gpus.trouble_since(at - GPU_BEFORE_SECONDS).is_some()) {
+            return StallCause::GpuLost;
+        }
         let engines: Vec<_> = self.engines_of(job).map(|(_, engine)| engine).collect();
         // One that has never answered is down for this purpose: a job that moved needs its engine.
         if engines.iter().any(|engine| engine.state() != EngineState::Up) {

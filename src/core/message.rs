@@ -6,14 +6,22 @@
 
 use std::fmt::Write;
 
-use crate::model::snapshot::{EngineView, JobState, JobView, StallCause, VolumeView};
+use crate::model::snapshot::{EngineView, GpusView, JobState, JobView, StallCause, VolumeView};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
-/// The message of `job` among the engines and volumes of its snapshot.
-pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64) -> String {
+use super::cause::GPU_BEFORE_SECONDS;
+
+/// The message of `job` among the engines, volumes and GPUs of its snapshot.
+pub fn compose(
+    job: &JobView,
+    engines: &[EngineView],
+    volumes: &[VolumeView],
+    gpus: &GpusView,
+    at: f64,
+) -> String {
     let mut lines = vec![headline(job, at)];
-    lines.extend(stall(job, engines, volumes, at));
+    lines.extend(stall(job, engines, volumes, gpus, at));
     lines.extend(pace(job, engines));
     lines.extend(end(job, at));
     lines.extend(output(job, volumes));
@@ -71,7 +79,13 @@ fn headline(job: &JobView, at: f64) -> String {
     line
 }
 
-fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64) -> Option<String> {
+fn stall(
+    job: &JobView,
+    engines: &[EngineView],
+    volumes: &[VolumeView],
+    gpus: &GpusView,
+    at: f64,
+) -> Option<String> {
     if let (JobState::Running, Some(reason)) = (job.state, job.stalled.reason()) {
         return Some(format!("Whether it moves is not known: {reason}."));
     }
@@ -87,6 +101,9 @@ fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], at: f64)
             });
             format!("the engine {name} does not answer ({reason})")
         }
+        StallCause::GpuLost => gpus
+            .trouble_since(at - idle - GPU_BEFORE_SECONDS)
+            .map_or_else(|| StallCause::GpuLost.explained().to_owned(), |gpus| format!("{gpus}, see dmesg")),
         StallCause::VolumeFull => format!("{} is full", its_volume(job, volumes)),
         StallCause::VolumeReadonly => format!("{} is read-only", its_volume(job, volumes)),
         StallCause::VolumeUnresponsive => format!("{} does not answer", its_volume(job, volumes)),

@@ -6,6 +6,7 @@
 
 mod cause;
 pub mod engines;
+pub mod gpus;
 pub mod jobs;
 pub mod merge;
 mod message;

@@ -46,12 +46,14 @@ impl Sources {
         self.by_id.get(id)?.failure.as_ref()
     }
 
-    /// By name. A source that has never been there and is simply missing (the log of a stage that has not started) is
-    /// no failure and is left out, until it comes or fails in another way.
+    /// By name. A source that has never been there and is simply missing (the log of a stage that has not started, the
+    /// driver of a machine without GPUs) is no failure and is left out, until it comes or fails in another way.
     pub fn views(&self, unix: impl Fn(Time) -> f64) -> Vec<SourceView> {
         let waits = |source: &Source| {
             source.last_success.is_none()
-                && source.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Missing)
+                && source.failure.as_ref().is_some_and(|failure| {
+                    matches!(failure.kind, FailureKind::Missing | FailureKind::DriverNotLoaded)
+                })
         };
         self.by_id
             .iter()

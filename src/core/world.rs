@@ -10,11 +10,12 @@ use crate::config::{self, Config};
 use crate::model::job::{DropIn, Reading};
 use crate::model::observation::{Fact, Observation};
 use crate::model::snapshot::{
-    IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
+    GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
 };
 use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
 
 use super::engines::Engine;
+use super::gpus::Gpus;
 use super::jobs::Job;
 use super::message;
 use super::roster::Roster;
@@ -31,6 +32,7 @@ pub struct World {
     roster: Roster,
     engines: Vec<Engine>,
     pub(super) volumes: Volumes,
+    gpus: Gpus,
     sources: Sources,
     workers: BTreeMap<WorkerName, (bool, u64)>,
     integrations: BTreeMap<String, IntegrationView>,
@@ -50,6 +52,7 @@ impl World {
             started,
             wall_offset: 0.0,
             volumes: Volumes::default(),
+            gpus: Gpus::default(),
             sources: Sources::default(),
             workers: BTreeMap::new(),
             integrations: BTreeMap::new(),
@@ -149,6 +152,19 @@ impl World {
                 self.roster.dropped_in(&jobs, *dropped, at);
                 self.sources.succeeded(source, took, at);
             }
+            Fact::Gpus { inventory } => {
+                self.gpus.listed(inventory, at);
+                self.sources.succeeded(source, took, at);
+            }
+            Fact::Gpu { gpu, reading } => {
+                self.gpus.read(gpu, reading, at);
+                self.sources.succeeded(source, took, at);
+            }
+            Fact::GpuFailed { gpu, failure } => {
+                self.gpus.failed(gpu, &failure.message, at);
+                self.sources.failed(source, took, failure);
+            }
+            Fact::Xids { xids } => self.gpus.xids(xids),
             Fact::Failed { failure } => self.failed(source, took, failure),
             Fact::Worker { worker, up, restarts } => {
                 self.workers.insert(worker.clone(), (*up, *restarts));
@@ -199,6 +215,9 @@ impl World {
             let needs = |job: &&mut Job| name.is_some_and(|name| job.config.engines.contains(name));
             self.roster.all_mut().filter(needs).for_each(Job::engine_down);
         }
+        if *source == SourceId::gpus() {
+            self.gpus.nvml_failed(&failure.message);
+        }
         self.sources.failed(source, took, failure);
     }
 
@@ -242,9 +261,10 @@ impl World {
         let writers = self.writers();
         let engines: Vec<_> = self.engines.iter().filter_map(|engine| engine.view(at, unix)).collect();
         let volumes = self.volumes.views(&self.config.volumes, &writers);
-        let mut jobs: Vec<JobView> = self.roster.shown().map(|job| self.job_view(job, at)).collect();
+        let gpus = self.gpus_view(at);
+        let mut jobs: Vec<JobView> = self.roster.shown().map(|job| self.job_view(job, at, &gpus)).collect();
         for job in &mut jobs {
-            job.message = message::compose(job, &engines, &volumes, now);
+            job.message = message::compose(job, &engines, &volumes, &gpus, now);
         }
         Snapshot {
             at: now,
@@ -268,12 +288,17 @@ impl World {
                 outbox_durable: self.outbox.1,
             },
             jobs_dropped: self.roster.turned_away(),
-            gpus_expected: self.config.gpus_expected,
             reload: ReloadView { last_success_at: unix(self.configured_at), reason: self.reload_failure.clone() },
+            gpus,
         }
     }
 
-    fn job_view(&self, job: &Job, at: Time) -> JobView {
+    fn gpus_view(&self, at: Time) -> GpusView {
+        let unix = |time: Time| time.seconds() + self.wall_offset;
+        self.gpus.view(self.config.gpus_expected, self.config.poll_interval, unix, at)
+    }
+
+    fn job_view(&self, job: &Job, at: Time, gpus: &GpusView) -> JobView {
         let unix = |time: Time| time.seconds() + self.wall_offset;
         let config = &job.config;
         let merged = job.merged();
@@ -316,7 +341,7 @@ impl World {
             deadline_at: config.deadline,
             idle_seconds: job.idle(at),
             stall_threshold_seconds: config.stall_min.as_secs_f64(),
-            stall_cause: (stalled.get() == Some(true)).then(|| self.stall_cause(job)),
+            stall_cause: (stalled.get() == Some(true)).then(|| self.stall_cause(job, gpus, unix)),
             stalled,
             output_bytes: job.output_bytes(),
             projected_output_bytes: job.projected_output_bytes(),

@@ -48,7 +48,7 @@ name!(
 );
 name!(
     /// The name of a source, as in `longhaul_source_up{source}`: `engine/vllm0`, `progress/synth_25k/log`,
-    /// `outputs/synth_25k`, `mounts`, `jobs_dir`.
+    /// `outputs/synth_25k`, `mounts`, `jobs_dir`, `gpus`.
     SourceId
 );
 name!(
@@ -56,7 +56,11 @@ name!(
     VolumeId
 );
 name!(
-    /// A worker process: `files` today.
+    /// One GPU, by its UUID: the value of the label `uuid`.
+    GpuId
+);
+name!(
+    /// A worker process: `files` or `gpus`.
     WorkerName
 );
 
@@ -94,6 +98,16 @@ impl SourceId {
     /// The folder of drop-in progress files.
     pub fn jobs_dir() -> Self {
         Self::new("jobs_dir")
+    }
+
+    /// NVML as a whole: the library, the driver, the list of GPUs.
+    pub fn gpus() -> Self {
+        Self::new("gpus")
+    }
+
+    /// One GPU.
+    pub fn gpu(id: &GpuId) -> Self {
+        Self::new(format!("gpu/{id}"))
     }
 
     /// Longhaul itself: its ticks, workers and deliveries.

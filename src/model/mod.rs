@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod any_number;
 pub mod engine;
+pub mod gpu;
 pub mod ids;
 pub mod job;
 pub mod observation;
@@ -14,7 +15,7 @@ pub mod time;
 pub mod volume;
 
 pub use answer::{Answer, Bounds};
-pub use ids::{EngineName, JobName, SourceId, VolumeId, WorkerName};
+pub use ids::{EngineName, GpuId, JobName, SourceId, VolumeId, WorkerName};
 pub use observation::{Fact, Failure, FailureKind, Observation};
 pub use snapshot::Snapshot;
 pub use time::Time;

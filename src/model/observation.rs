@@ -6,9 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::engine::EngineSample;
+use super::gpu::{GpuInventory, GpuReading, XidCounts};
 use super::job::{DropIn, OutputReading, Reading};
 use super::volume::{Mount, PathReading, Space};
-use super::{EngineName, JobName, SourceId, Time, VolumeId, WorkerName};
+use super::{EngineName, GpuId, JobName, SourceId, Time, VolumeId, WorkerName};
 
 /// One thing that was seen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +90,30 @@ pub enum Fact {
         jobs: Vec<DropIn>,
         /// Files beyond `limits.jobs`.
         dropped: u64,
+    },
+    /// The GPUs that NVML lists, complete.
+    Gpus {
+        /// All of them.
+        inventory: GpuInventory,
+    },
+    /// One GPU was read.
+    Gpu {
+        /// Which.
+        gpu: GpuId,
+        /// What it said.
+        reading: Box<GpuReading>,
+    },
+    /// A GPU of the list that does not answer.
+    GpuFailed {
+        /// Which.
+        gpu: GpuId,
+        /// Why.
+        failure: Failure,
+    },
+    /// The Xid events seen so far.
+    Xids {
+        /// All of them.
+        xids: XidCounts,
     },
     /// The source could not be read; what it said before grows old.
     Failed {
@@ -173,6 +198,14 @@ pub enum FailureKind {
     Auth,
     /// TLS could not be agreed on.
     Tls,
+    /// The NVIDIA driver is not loaded.
+    DriverNotLoaded,
+    /// The NVIDIA library and the loaded driver are of different versions.
+    VersionMismatch,
+    /// The GPU has fallen off the bus, or can only be reset.
+    GpuLost,
+    /// The NVIDIA driver has another error.
+    Driver,
     /// A bug of ours: a panic that was caught.
     Internal,
 }
@@ -194,6 +227,10 @@ impl FailureKind {
             Self::Config => "config",
             Self::Auth => "auth",
             Self::Tls => "tls",
+            Self::DriverNotLoaded => "driver_not_loaded",
+            Self::VersionMismatch => "version_mismatch",
+            Self::GpuLost => "gpu_lost",
+            Self::Driver => "driver",
             Self::Internal => "internal",
         }
     }

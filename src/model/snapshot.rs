@@ -2,9 +2,13 @@
 //!
 //! It is also the body of `/api/v1/snapshot`. Moments are Unix seconds by the wall clock (`*_at`), spans are seconds.
 
+mod gpus;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use gpus::{GpuView, GpusView, LastXid, XidsView};
 
 use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
 
@@ -37,9 +41,9 @@ pub struct Snapshot {
     pub notifications: NotificationsView,
     /// Drop-in files that `limits.jobs` turned away since we started.
     pub jobs_dropped: u64,
-    /// `gpus.expected`, where configured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub gpus_expected: Option<u32>,
+    /// The GPUs.
+    #[serde(default)]
+    pub gpus: GpusView,
     /// Which configuration this is.
     #[serde(default)]
     pub reload: ReloadView,
@@ -91,6 +95,8 @@ impl JobState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StallCause {
+    /// A GPU stopped answering, or had a critical Xid, when the job stopped.
+    GpuLost,
     /// An engine of the job does not answer.
     EngineDown,
     /// Requests run and no token comes out.
@@ -111,7 +117,8 @@ pub enum StallCause {
 
 impl StallCause {
     /// All values, for the state set.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
+        Self::GpuLost,
         Self::EngineDown,
         Self::EngineStuck,
         Self::EngineIdle,
@@ -125,6 +132,7 @@ impl StallCause {
     /// What it means, as a sentence goes on after "likely cause:".
     pub const fn explained(self) -> &'static str {
         match self {
+            Self::GpuLost => "a GPU was lost or failed when it stopped",
             Self::EngineDown => "its engine does not answer",
             Self::EngineStuck => "the engine is stuck: it answers and has requests, and generates nothing",
             Self::EngineIdle => "the engine is idle: the client sends nothing",
@@ -139,6 +147,7 @@ impl StallCause {
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::GpuLost => "gpu_lost",
             Self::EngineDown => "engine_down",
             Self::EngineStuck => "engine_stuck",
             Self::EngineIdle => "engine_idle",

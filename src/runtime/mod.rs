@@ -2,7 +2,7 @@
 //!
 //! One thread of its own owns the core and is the only writer (`spine`): it takes observations from one channel,
 //! writes them to the recording, and on each tick publishes the snapshot and hands messages to the outbox. Sources are
-//! tasks and a worker process; outputs read the last snapshot from a watch channel.
+//! tasks and worker processes; outputs read the last snapshot from a watch channel.
 //!
 //! A reload ([`Running::reload`]) is checked before anything changes. Then the core takes the new configuration between
 //! two observations, and the sources follow it ([`watching`]); what stayed the same is not touched.
@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::model::{Fact, Failure, FailureKind, Observation, Snapshot, SourceId, Time};
 use crate::recording::Head;
 use crate::web;
-use crate::worker::{self, Plan, WorkerSpec};
+use crate::worker::{self, GpuPlan, Plan, WorkerSpec};
 
 /// SIGTERM ends us in this time whatever hangs.
 pub const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
@@ -112,10 +112,12 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
 
     let mut tasks = JoinSet::new();
     let (plan, plans) = watch::channel(Plan::new(&config, clock.anchor()));
+    let (gpu_plan, gpu_plans) = watch::channel(GpuPlan::new(&config, clock.anchor()));
     let (configs, followed) = watch::channel(config);
-    let watching = watching::follow(followed, plan, clock, observations.clone());
+    let watching = watching::follow(followed, plan, gpu_plan, clock, observations.clone());
     tasks.spawn(until(stopping.clone(), watching));
     tasks.spawn(worker::supervise(WorkerSpec::files(), plans, clock, observations.clone(), stopping.clone()));
+    tasks.spawn(worker::supervise(WorkerSpec::gpus(), gpu_plans, clock, observations.clone(), stopping.clone()));
     tasks.spawn(until(stopping.clone(), ticks(clock, observations.clone())));
     let state = web::State::new(snapshots.clone(), &telemetry_path, lifecycle)?;
     tasks.spawn(web::serve(bound, state, stopped(stopping)));

@@ -48,19 +48,23 @@ impl SourceLog {
 
     fn news<'a>(&mut self, observation: &'a Observation) -> Option<News<'a>> {
         let (failure, first_is_news) = match &observation.fact {
-            Fact::Engine { .. } | Fact::Progress { .. } => (None, true),
+            Fact::Engine { .. } | Fact::Progress { .. } | Fact::Gpus { .. } => (None, true),
             Fact::Outputs { .. }
             | Fact::Mounts { .. }
             | Fact::Space { .. }
             | Fact::Paths { .. }
-            | Fact::DropIns { .. } => (None, false),
-            Fact::Failed { failure } | Fact::SpaceFailed { failure, .. } => (Some(failure), true),
+            | Fact::DropIns { .. }
+            | Fact::Gpu { .. } => (None, false),
+            Fact::Failed { failure } | Fact::SpaceFailed { failure, .. } | Fact::GpuFailed { failure, .. } => {
+                (Some(failure), true)
+            }
             Fact::Tick
             | Fact::WallClock { .. }
             | Fact::Worker { .. }
             | Fact::Delivery { .. }
             | Fact::Reload { .. }
-            | Fact::Outbox { .. } => return None,
+            | Fact::Outbox { .. }
+            | Fact::Xids { .. } => return None,
         };
         let source = &observation.source;
         let now = failure.map(|failure| failure.kind);
@@ -72,9 +76,16 @@ impl SourceLog {
         match (failure, before) {
             (None, None) => first_is_news.then_some(News::Answers),
             (None, Some(_)) => Some(News::AnswersAgain),
-            // Most machines have no drop-in folder.
-            (Some(failure), None) if failure.kind == FailureKind::Missing && *source == SourceId::jobs_dir() => None,
-            (Some(failure), None) if failure.kind == FailureKind::Missing => Some(News::NotThere(&failure.message)),
+            // Most machines have no drop-in folder, and many no GPU.
+            (Some(failure), None)
+                if failure.kind == FailureKind::Missing
+                    && [SourceId::jobs_dir(), SourceId::gpus()].contains(source) =>
+            {
+                None
+            }
+            (Some(failure), None) if matches!(failure.kind, FailureKind::Missing | FailureKind::DriverNotLoaded) => {
+                Some(News::NotThere(&failure.message))
+            }
             (Some(failure), _) => Some(News::Fails(&failure.message)),
         }
     }

@@ -1,6 +1,6 @@
-//! Who is watched: a task an engine, the plan of the worker. Follows the configuration as it is reloaded.
+//! Who is watched: a task an engine, the plans of the workers. Follows the configuration as it is reloaded.
 //!
-//! An engine whose configuration stays keeps its task, and with it its connection and its rhythm. The worker is replaced
+//! An engine whose configuration stays keeps its task, and with it its connection and its rhythm. A worker is replaced
 //! when anything in its plan changed.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::model::Observation;
 use crate::sources::engines;
-use crate::worker::Plan;
+use crate::worker::{GpuPlan, Plan};
 
 /// All that a task depends on.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,7 @@ struct Watched {
 pub async fn follow(
     mut configs: watch::Receiver<Arc<Config>>,
     plan: watch::Sender<Plan>,
+    gpu_plan: watch::Sender<GpuPlan>,
     clock: Clock,
     out: mpsc::Sender<Observation>,
 ) {
@@ -50,16 +51,21 @@ pub async fn follow(
             let watch = engines::watch(watched.engine.clone(), watched.response_limit, clock, out.clone());
             running.push((watched, tasks.spawn(watch)));
         }
-        let fresh = Plan::new(&config, clock.anchor());
-        plan.send_if_modified(|plan| {
-            let other = *plan != fresh;
-            *plan = fresh;
-            other
-        });
+        renew(&plan, Plan::new(&config, clock.anchor()));
+        renew(&gpu_plan, GpuPlan::new(&config, clock.anchor()));
         // Tasks that ended are forgotten; theirs is never a reason to stop.
         while tasks.try_join_next().is_some() {}
         if configs.changed().await.is_err() {
             return;
         }
     }
+}
+
+/// Sends a plan on if it is another one.
+fn renew<P: PartialEq>(plan: &watch::Sender<P>, fresh: P) {
+    plan.send_if_modified(|plan| {
+        let other = *plan != fresh;
+        *plan = fresh;
+        other
+    });
 }

@@ -1,8 +1,8 @@
 //! Where facts come from: everything that does I/O to observe something, each kind in its own module.
 //!
 //! A source knows nothing of the others and nothing of the core: it reads, bounded in time and size, and hands out
-//! [`crate::model::Observation`]s. Engines are scraped by the main process; what can hang in the kernel (files, mounts)
-//! runs in a worker process.
+//! [`crate::model::Observation`]s. Engines are scraped by the main process; what can hang in the kernel or a driver
+//! (files, mounts, GPUs) runs in worker processes.
 
 pub mod exposition;
 
@@ -10,6 +10,7 @@ pub mod http;
 
 pub mod engines;
 
+pub mod gpus;
 pub mod mounts;
 pub mod outputs;
 pub mod progress;

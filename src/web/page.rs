@@ -1,6 +1,6 @@
 //! The landing page: what a person sees who opens the address, or leaves it open on a second screen.
 //!
-//! It answers the four questions from top to bottom without a Grafana: alerts, jobs, volumes, engines, and what we
+//! It answers the four questions from top to bottom without a Grafana: alerts, jobs, volumes, engines, GPUs, and what we
 //! could not see. The view is built here from the snapshot, in words, and the template only places it; askama escapes
 //! every value. It needs no script and loads nothing. State is said in words and by a mark, colour only repeats it.
 
@@ -12,6 +12,7 @@ use super::SNAPSHOT;
 use crate::model::snapshot::{AlertState, EngineState, JobState, Snapshot};
 use crate::text;
 
+mod gpus;
 mod job;
 mod things;
 
@@ -31,6 +32,16 @@ enum Tone {
 }
 
 impl Tone {
+    /// The worse of the two.
+    const fn max_with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Bad, _) | (_, Self::Bad) => Self::Bad,
+            (Self::Warn, _) | (_, Self::Warn) => Self::Warn,
+            (Self::Good, _) => Self::Good,
+            (Self::Quiet, other) => other,
+        }
+    }
+
     const fn class(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -67,6 +78,8 @@ struct Page<'a> {
     volumes: Vec<Volume<'a>>,
     missing_paths: Vec<(&'a str, String)>,
     engines: Vec<Engine<'a>>,
+    gpus: Vec<gpus::Gpu<'a>>,
+    gpus_note: Option<String>,
     broken: Vec<Broken<'a>>,
     awaited: Vec<Broken<'a>>,
     /// How many sources there are, when all of them answer.
@@ -125,6 +138,8 @@ fn build<'a>(snapshot: &'a Snapshot, telemetry_path: &'a str) -> Page<'a> {
         volumes: snapshot.volumes.iter().map(things::volume).collect(),
         missing_paths: things::missing_paths(snapshot),
         engines: snapshot.engines.iter().map(|view| things::engine(view, snapshot.at)).collect(),
+        gpus: snapshot.gpus.list.iter().map(|view| gpus::gpu(view, snapshot.at)).collect(),
+        gpus_note: gpus::note(&snapshot.gpus),
         broken: things::broken(snapshot),
         awaited: things::awaited(snapshot),
         sources: snapshot.sources.iter().all(|source| source.up).then_some(snapshot.sources.len()),
@@ -158,6 +173,8 @@ fn headline(snapshot: &Snapshot) -> Vec<(Tone, String)> {
     }
     let down = snapshot.engines.iter().filter(|engine| engine.state == EngineState::Down).count();
     say(down, Tone::Bad, "engine down", "engines down");
+    let lost = snapshot.gpus.list.iter().filter(|gpu| gpu.up.get() == Some(false)).count();
+    say(lost, Tone::Bad, "GPU does not answer", "GPUs do not answer");
     let lost = things::lost(snapshot).count();
     say(lost, Tone::Warn, "source does not answer", "sources do not answer");
     if snapshot.jobs.is_empty() {

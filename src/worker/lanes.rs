@@ -1,10 +1,11 @@
-//! Lanes: one thread for each volume, with at most one call under way.
+//! Lanes: one thread for each thing that can hang (a volume, a GPU), with at most one call under way.
 //!
-//! A call on a hung file system never returns and cannot be taken back. So a hang costs exactly one thread, however
-//! long it lasts and however often the volume is due, and it costs only what lies on that volume. A lane does one piece
+//! A call on a hung file system or driver never returns and cannot be taken back. So a hang costs exactly one thread,
+//! however long it lasts and however often the volume is due, and it costs only what lies on that volume. A lane does one piece
 //! of work at a time and hands the result to the scheduler; what is due meanwhile waits here, not in a second thread.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -12,7 +13,7 @@ use std::thread;
 
 use crate::model::{Time, VolumeId};
 
-/// Threads in all: far more volumes than a machine has, far fewer than the default limit of tasks of a unit.
+/// Threads in all: far more volumes and GPUs than a machine has, far fewer than the default limit of tasks of a unit.
 const MAX_LANES: usize = 1000;
 
 /// A lane calls into the kernel and the progress readers, which keep their buffers on the heap.
@@ -23,18 +24,18 @@ pub type Work<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// What a lane reports.
 #[derive(Debug)]
-pub struct Returned<T> {
+pub struct Returned<T, L = VolumeId> {
     /// Which lane is idle again.
-    pub lane: VolumeId,
+    pub lane: L,
     /// What the work came to; `None` when it panicked.
     pub result: Option<T>,
 }
 
 /// What wakes the scheduler.
 #[derive(Debug)]
-pub enum Signal<T> {
+pub enum Signal<T, L = VolumeId> {
     /// A lane is idle again.
-    Returned(Returned<T>),
+    Returned(Returned<T, L>),
     /// The main process is gone or wants us gone.
     End,
 }
@@ -48,10 +49,15 @@ pub struct Busy<K> {
     pub since: Time,
 }
 
-/// All lanes, as the scheduler sees them. `K` names a piece of work.
-pub struct Lanes<K, T> {
-    lanes: BTreeMap<VolumeId, Lane<K, T>>,
-    returns: Sender<Signal<T>>,
+/// What a lane can be named by.
+pub trait Name: Clone + Ord + Display + Send + 'static {}
+
+impl<L: Clone + Ord + Display + Send + 'static> Name for L {}
+
+/// All lanes, as the scheduler sees them. `K` names a piece of work, `L` a lane.
+pub struct Lanes<K, T, L = VolumeId> {
+    lanes: BTreeMap<L, Lane<K, T>>,
+    returns: Sender<Signal<T, L>>,
 }
 
 struct Lane<K, T> {
@@ -60,17 +66,17 @@ struct Lane<K, T> {
     waiting: VecDeque<K>,
 }
 
-impl<K: Copy + PartialEq, T: Send + 'static> Lanes<K, T> {
+impl<K: Copy + PartialEq, T: Send + 'static, L: Name> Lanes<K, T, L> {
     /// No lanes; results go to `returns`.
-    pub fn new(returns: Sender<Signal<T>>) -> Self {
+    pub fn new(returns: Sender<Signal<T, L>>) -> Self {
         Self { lanes: BTreeMap::new(), returns }
     }
 
     /// Lets `key` wait for its turn; starts the lane's thread when there is none.
-    pub fn queue(&mut self, lane: &VolumeId, key: K) -> io::Result<()> {
+    pub fn queue(&mut self, lane: &L, key: K) -> io::Result<()> {
         if !self.lanes.contains_key(lane) {
             if self.lanes.len() >= MAX_LANES {
-                return Err(io::Error::other(format!("{MAX_LANES} volumes are being watched already")));
+                return Err(io::Error::other(format!("{MAX_LANES} threads are at work already")));
             }
             let hand = start(lane, self.returns.clone())?;
             self.lanes.insert(lane.clone(), Lane { hand, busy: None, waiting: VecDeque::new() });
@@ -82,7 +88,7 @@ impl<K: Copy + PartialEq, T: Send + 'static> Lanes<K, T> {
     }
 
     /// Starts the next piece of work of an idle lane; `work` makes it from its key. False when there is nothing to do.
-    pub fn start_next(&mut self, lane: &VolumeId, now: Time, work: impl FnOnce(K) -> Option<Work<T>>) -> bool {
+    pub fn start_next(&mut self, lane: &L, now: Time, work: impl FnOnce(K) -> Option<Work<T>>) -> bool {
         let Some(lane) = self.lanes.get_mut(lane).filter(|lane| lane.busy.is_none()) else { return false };
         let Some(key) = lane.waiting.pop_front() else { return false };
         let Some(work) = work(key) else { return true };
@@ -95,12 +101,12 @@ impl<K: Copy + PartialEq, T: Send + 'static> Lanes<K, T> {
     }
 
     /// Notes that the lane is idle again, and says what it did.
-    pub fn returned(&mut self, lane: &VolumeId) -> Option<Busy<K>> {
+    pub fn returned(&mut self, lane: &L) -> Option<Busy<K>> {
         self.lanes.get_mut(lane)?.busy.take()
     }
 
     /// Lanes that have been at one piece of work since before `moment`.
-    pub fn busy_since_before(&self, moment: Time) -> impl Iterator<Item = (&VolumeId, Busy<K>, &VecDeque<K>)> {
+    pub fn busy_since_before(&self, moment: Time) -> impl Iterator<Item = (&L, Busy<K>, &VecDeque<K>)> {
         self.lanes.iter().filter_map(move |(id, lane)| {
             lane.busy.filter(|busy| busy.since < moment).map(|busy| (id, busy, &lane.waiting))
         })
@@ -112,18 +118,18 @@ impl<K: Copy + PartialEq, T: Send + 'static> Lanes<K, T> {
     }
 
     /// Ends the lanes that `keep` does not want, as far as they are idle; a thread that hangs ends when it returns.
-    pub fn retain(&mut self, keep: impl Fn(&VolumeId) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&L) -> bool) {
         self.lanes.retain(|id, lane| lane.busy.is_some() || !lane.waiting.is_empty() || keep(id));
     }
 
     /// Their names.
-    pub fn ids(&self) -> Vec<VolumeId> {
+    pub fn ids(&self) -> Vec<L> {
         self.lanes.keys().cloned().collect()
     }
 }
 
 /// Starts a thread that works until the other end of its hand is dropped.
-fn start<T: Send + 'static>(lane: &VolumeId, returns: Sender<Signal<T>>) -> io::Result<SyncSender<Work<T>>> {
+fn start<T: Send + 'static, L: Name>(lane: &L, returns: Sender<Signal<T, L>>) -> io::Result<SyncSender<Work<T>>> {
     let (hand, works): (SyncSender<Work<T>>, Receiver<Work<T>>) = sync_channel(1);
     let id = lane.clone();
     thread::Builder::new().name(format!("lane {lane}")).stack_size(STACK_BYTES).spawn(move || {

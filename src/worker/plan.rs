@@ -4,6 +4,7 @@ use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Anchor;
@@ -79,18 +80,18 @@ impl Plan {
             jobs_dir: config.jobs_dir.clone(),
         }
     }
+}
 
-    /// Reads the first line.
-    pub fn read(input: &mut impl BufRead) -> Result<Self, PlanError> {
-        let mut line = Vec::new();
-        input.take(MAX_PLAN).read_until(b'\n', &mut line).map_err(PlanError::Read)?;
-        serde_json::from_slice(&line).map_err(PlanError::Parse)
-    }
+/// Reads a plan, whichever: the first line.
+pub fn read<P: DeserializeOwned>(input: &mut impl BufRead) -> Result<P, PlanError> {
+    let mut line = Vec::new();
+    input.take(MAX_PLAN).read_until(b'\n', &mut line).map_err(PlanError::Read)?;
+    serde_json::from_slice(&line).map_err(PlanError::Parse)
+}
 
-    /// The plan as the first line.
-    pub fn to_line(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        Ok(line)
-    }
+/// A plan as the first line.
+pub fn to_line(plan: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut line = serde_json::to_vec(plan)?;
+    line.push(b'\n');
+    Ok(line)
 }

@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Plan;
+use super::plan;
 use crate::clock::Clock;
 use crate::model::{Fact, Observation, SourceId, WorkerName};
 use crate::recording::MAX_LINE;
@@ -61,14 +62,24 @@ impl Default for Patience {
 }
 
 impl WorkerSpec {
-    /// `longhaul worker files` of the binary that runs now, also after a package upgrade has replaced it on disk: the
-    /// main process and its worker have to speak the same version.
+    /// `longhaul worker files`.
     pub fn files() -> Self {
+        Self::of("files")
+    }
+
+    /// `longhaul worker gpus`.
+    pub fn gpus() -> Self {
+        Self::of("gpus")
+    }
+
+    /// A worker of the binary that runs now, also after a package upgrade has replaced it on disk: the main process and
+    /// its workers have to speak the same version.
+    fn of(name: &str) -> Self {
         let itself = PathBuf::from("/proc/self/exe");
         Self {
-            name: WorkerName::new("files"),
+            name: WorkerName::new(name),
             program: if itself.exists() { itself } else { std::env::current_exe().unwrap_or(itself) },
-            args: vec!["worker".to_owned(), "files".to_owned()],
+            args: vec!["worker".to_owned(), name.to_owned()],
             patience: Patience::default(),
         }
     }
@@ -97,7 +108,7 @@ enum End {
 /// twice [`Patience::end`] whatever hangs. Another plan is another process: what hangs under the old one stays with it.
 pub async fn supervise(
     spec: WorkerSpec,
-    mut plans: watch::Receiver<Plan>,
+    mut plans: watch::Receiver<impl Serialize>,
     clock: Clock,
     out: mpsc::Sender<Observation>,
     mut shutdown: watch::Receiver<bool>,
@@ -105,10 +116,10 @@ pub async fn supervise(
     let mut restarts = 0;
     let mut pause = spec.patience.first_pause;
     loop {
-        let plan = match plans.borrow_and_update().to_line() {
+        let plan = match plan::to_line(&*plans.borrow_and_update()) {
             Ok(line) => line,
             Err(error) => {
-                tracing::error!(worker = %spec.name, %error, "a path in the configuration is no text, files and volumes are not read");
+                tracing::error!(worker = %spec.name, %error, "a path in the configuration is no text, so this worker is not started");
                 return;
             }
         };
@@ -154,7 +165,7 @@ impl Life<'_> {
     async fn live(
         &mut self,
         plan: &[u8],
-        plans: &mut watch::Receiver<Plan>,
+        plans: &mut watch::Receiver<impl Serialize>,
         shutdown: &mut watch::Receiver<bool>,
     ) -> End {
         let mut child = match self.start() {
@@ -259,7 +270,7 @@ impl Life<'_> {
                 tracing::warn!(
                     worker = %self.spec.name,
                     pid = child.id(),
-                    "a worker hangs in the kernel and was left behind; it ends when its file system answers"
+                    "a worker hangs in the kernel and was left behind; it ends when its file system or driver answers"
                 );
                 None
             }
@@ -298,7 +309,7 @@ async fn wanted(shutdown: &mut watch::Receiver<bool>, out: &mpsc::Sender<Observa
 }
 
 /// Returns when there is another plan, which is never once nobody can make one.
-async fn replanned(plans: &mut watch::Receiver<Plan>) {
+async fn replanned(plans: &mut watch::Receiver<impl Serialize>) {
     if plans.changed().await.is_err() {
         std::future::pending::<()>().await;
     }

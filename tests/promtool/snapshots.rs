@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul::alerts::expression::{Labels, METRIC_NAME};
 use longhaul::alerts::{EMBEDDED, Machine, Rules};
 use longhaul::catalog;
+use longhaul::model::gpu::{Errors, GpuReading, RecoveryAction, ThrottleReason, XidTier};
 use longhaul::model::snapshot::{
-    AlertState, EngineState, EngineView, JobState, JobView, NotificationsView, OutputView, PathView, SourceView,
-    StallCause, VolumeView,
+    AlertState, EngineState, EngineView, GpuView, GpusView, JobState, JobView, LastXid, NotificationsView, OutputView,
+    PathView, SourceView, StallCause, VolumeView, XidsView,
 };
-use longhaul::model::{Answer, EngineName, FailureKind, JobName, Snapshot, SourceId, Time, VolumeId};
+use longhaul::model::{Answer, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, Time, VolumeId};
 
 use crate::judge::{TestFile, quoted};
 use crate::random::Random;
@@ -32,8 +33,8 @@ fn snapshot(at: f64) -> Snapshot {
         alerts: Vec::new(),
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
-        gpus_expected: None,
         reload: longhaul::model::snapshot::ReloadView::default(),
+        gpus: GpusView::default(),
     }
 }
 
@@ -80,6 +81,48 @@ fn drift<T: Clone>(random: &mut Random, current: &mut T, values: &[T]) {
     if random.percent(6) {
         *current = values[random.below(values.len())].clone();
     }
+}
+
+fn gpu(index: u32) -> GpuView {
+    GpuView {
+        index,
+        uuid: GpuId::new(format!("GPU-{index}")),
+        name: "H200".to_owned(),
+        pci: String::new(),
+        up: Answer::Known(true),
+        reason: None,
+        down_since_at: None,
+        reading: None,
+        field_errors: BTreeMap::new(),
+        xids: Answer::Known(XidsView::default()),
+    }
+}
+
+fn drift_gpus(random: &mut Random, now: &mut Snapshot) {
+    for gpu in &mut now.gpus.list {
+        let mut up = gpu.up.get();
+        drift(random, &mut up, &[Some(true), Some(true), Some(false), None]);
+        gpu.up = Answer::from_option(up, "unknown for a while");
+        let mut reading = gpu.reading.clone().unwrap_or_default();
+        let reasons = [ThrottleReason::SwPowerCap, ThrottleReason::HwSlowdown, ThrottleReason::SwThermalSlowdown];
+        drift(random, &mut reading.throttle, &reasons.map(|reason| Some([reason].into())));
+        drift(random, &mut reading.remap_failed, &[Some(false), Some(true)]);
+        drift(random, &mut reading.remap_pending, &[Some(false), Some(true), None]);
+        drift(random, &mut reading.recovery, &[Some(RecoveryAction::None), Some(RecoveryAction::GpuReset), None]);
+        let errors = |uncorrected| Some(Errors { corrected: 3, uncorrected });
+        drift(random, &mut reading.ecc, &[errors(0), errors(2), None]);
+        gpu.reading = (up == Some(true)).then_some(GpuReading { ..reading });
+        if random.percent(4)
+            && let Answer::Known(xids) = &mut gpu.xids
+        {
+            let code = [31, 48, 79, 94, 9999][random.below(5)];
+            *xids.by_code.entry(code).or_default() += 1;
+            xids.last.insert(XidTier::of(code), LastXid { code, at: now.at - 7.5 });
+        }
+    }
+    let up = now.gpus.list.iter().filter(|gpu| gpu.up.get() == Some(true)).count();
+    let known = now.gpus.list.iter().any(|gpu| gpu.up.get().is_some());
+    now.gpus.present = Answer::from_option(known.then(|| u32::try_from(up).unwrap()), "unknown for a while");
 }
 
 fn known_or_not(value: Option<f64>) -> Answer<f64> {
@@ -145,6 +188,8 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
         .into();
     now.paths =
         vec![PathView { path: "/data".to_owned(), present: Answer::Known(true), reason: None, must_exist: true }];
+    now.gpus.expected = Some(2);
+    now.gpus.list = [0, 1].map(gpu).into();
     for step in 0..steps {
         now.at = f64::from(step) * 60.0;
         for job in &mut now.jobs {
@@ -203,6 +248,7 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
                 source.failures.insert(kind, 1);
             }
         }
+        drift_gpus(random, &mut now);
         let mut present = now.paths[0].present.get();
         drift(random, &mut present, &[Some(true), Some(false), None]);
         now.paths[0].present = Answer::from_option(present, "unknown for a while");

@@ -230,9 +230,13 @@ impl Sidecar {
         self.process.0.id()
     }
 
-    /// Its one worker process.
+    /// Its worker process for files.
     pub fn worker(&self) -> u32 {
-        wait_for("its worker", LIMIT, || children_of(self.pid()).first().copied())
+        self.worker_for("files")
+    }
+
+    pub fn worker_for(&self, what: &str) -> u32 {
+        wait_for("its worker", LIMIT, || worker_of(self.pid(), what))
     }
 
     pub fn log(&self) -> String {
@@ -379,6 +383,15 @@ pub fn peak_mib(pid: u32) -> u64 {
 pub fn is_alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| !rest.starts_with('Z')))
+}
+
+/// The worker process of that name.
+pub fn worker_of(parent: u32, what: &str) -> Option<u32> {
+    let is_it = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == what.as_bytes())
+    };
+    children_of(parent).into_iter().find(is_it)
 }
 
 pub fn children_of(parent: u32) -> Vec<u32> {

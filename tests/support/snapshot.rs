@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use longhaul::model::snapshot::{
-    AlertState, AlertView, EngineState, EngineView, EstimateMode, IntegrationView, JobState, JobView, ModelView,
-    NotificationsView, OutputView, PathView, SourceView, StallCause, VolumeView, WorkerView,
+use longhaul::model::gpu::{
+    Absence, Errors, GpuInstance, GpuProcess, GpuReading, RecoveryAction, ThrottleReason, XidTier,
 };
-use longhaul::model::{Answer, Bounds, EngineName, FailureKind, JobName, Snapshot, SourceId, VolumeId, WorkerName};
+use longhaul::model::snapshot::{
+    AlertState, AlertView, EngineState, EngineView, EstimateMode, GpuView, GpusView, IntegrationView, JobState, JobView, ModelView,
+    LastXid, NotificationsView, OutputView, PathView, SourceView, StallCause, VolumeView, WorkerView, XidsView,
+};
+use longhaul::model::{Answer, Bounds, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, VolumeId, WorkerName};
 
 /// When all of these were taken: Sat 2026-11-28 22:00:00 UTC.
 pub const NOW: f64 = 1_795_903_200.0;
@@ -33,8 +36,8 @@ pub fn empty() -> Snapshot {
         alerts: vec![],
         notifications: NotificationsView { outbox_durable: true, ..Default::default() },
         jobs_dropped: 0,
-        gpus_expected: None,
         reload: longhaul::model::snapshot::ReloadView::default(),
+        gpus: GpusView::default(),
     }
 }
 
@@ -284,6 +287,105 @@ fn engines() -> Vec<EngineView> {
     ]
 }
 
+/// One at work, one that is too hot and divided, one that is lost.
+fn gpus() -> GpusView {
+    let gpu = |index: u32| GpuView {
+        index,
+        uuid: GpuId::new(format!("GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3{index}")),
+        name: "NVIDIA H200".into(),
+        pci: format!("00000000:{index}9:00.0"),
+        up: Answer::Known(true),
+        reason: None,
+        down_since_at: None,
+        reading: None,
+        field_errors: BTreeMap::new(),
+        xids: Answer::Known(XidsView::default()),
+    };
+    let reading = GpuReading {
+        utilization: Some(0.97),
+        memory_utilization: Some(0.41),
+        memory_total: Some(150_754_820_096),
+        memory_used: Some(139_586_437_120),
+        memory_reserved: Some(652_214_272),
+        power: Some(612.4),
+        power_limit: Some(700.0),
+        energy: Some(48_213_577.25),
+        temperature: Some(61.0),
+        memory_temperature: Some(72.0),
+        sm_clock: Some(1.83e9),
+        sm_clock_max: Some(1.98e9),
+        memory_clock: Some(3.201e9),
+        throttle: Some([ThrottleReason::SwPowerCap].into()),
+        pcie_receive: Some(2.1e9),
+        pcie_transmit: Some(3.4e8),
+        nvlink_receive: Some(81_274_990_592),
+        nvlink_transmit: Some(81_270_112_256),
+        ecc: Some(Errors { corrected: 0, uncorrected: 0 }),
+        ecc_lifetime: Some(Errors { corrected: 12, uncorrected: 0 }),
+        remapped_rows: Some(Errors { corrected: 1, uncorrected: 0 }),
+        remap_pending: Some(false),
+        remap_failed: Some(false),
+        recovery: Some(RecoveryAction::None),
+        processes: Some(vec![
+            GpuProcess { pid: 4242, name: Some("VLLM::Worker_TP".into()), memory: Some(139_000_000_512) },
+            GpuProcess { pid: 4300, name: None, memory: None },
+        ]),
+        mig: Some(false),
+        instances: vec![],
+        missing: BTreeMap::new(),
+    };
+    let hot = GpuReading {
+        temperature: Some(89.0),
+        throttle: Some([ThrottleReason::HwSlowdown, ThrottleReason::HwThermalSlowdown].into()),
+        remap_pending: Some(true),
+        recovery: Some(RecoveryAction::GpuReset),
+        mig: Some(true),
+        instances: vec![GpuInstance {
+            uuid: "MIG-0a1b".into(),
+            memory_total: Some(19_327_352_832),
+            memory_used: Some(1_073_741_824),
+        }],
+        nvlink_receive: None,
+        nvlink_transmit: None,
+        missing: BTreeMap::from([
+            ("nvlink_receive".to_owned(), Absence::NotSupported),
+            ("nvlink_transmit".to_owned(), Absence::NotSupported),
+        ]),
+        ..reading.clone()
+    };
+    let last = |code, ago: f64| LastXid { code, at: NOW - ago };
+    GpusView {
+        expected: Some(8),
+        present: Answer::Known(2),
+        driver: Some("570.133.20".into()),
+        list: vec![
+            GpuView { reading: Some(reading), ..gpu(0) },
+            GpuView {
+                reading: Some(hot),
+                field_errors: BTreeMap::from([("power".to_owned(), BTreeMap::from([(Absence::Failed, 3)]))]),
+                xids: Answer::Known(XidsView {
+                    by_code: BTreeMap::from([(31, 2), (9999, 1)]),
+                    last: BTreeMap::from([
+                        (XidTier::Application, last(31, 200_000.0)),
+                        (XidTier::Other, last(9999, 400.0)),
+                    ]),
+                }),
+                ..gpu(1)
+            },
+            GpuView {
+                up: Answer::Known(false),
+                reason: Some("GPU 2 is lost: it has fallen off the bus; look for NVRM and Xid in dmesg".into()),
+                down_since_at: Some(NOW - 600.0),
+                xids: Answer::Known(XidsView {
+                    by_code: BTreeMap::from([(79, 1)]),
+                    last: BTreeMap::from([(XidTier::Critical, last(79, 603.0))]),
+                }),
+                ..gpu(2)
+            },
+        ],
+    }
+}
+
 fn source(source: SourceId, up: bool, last: Option<f64>, reason: Option<&str>) -> SourceView {
     SourceView {
         source,
@@ -361,7 +463,10 @@ pub fn full() -> Snapshot {
             ),
             source(SourceId::progress(&JobName::new("synth_25k"), "log"), true, Some(NOW - 2.5), None),
         ],
-        workers: vec![WorkerView { worker: WorkerName::new("files"), up: true, restarts: 2 }],
+        workers: vec![
+            WorkerView { worker: WorkerName::new("files"), up: true, restarts: 2 },
+            WorkerView { worker: WorkerName::new("gpus"), up: true, restarts: 0 },
+        ],
         alerts: vec![
             alert(
                 "VolumeFilling",
@@ -391,8 +496,8 @@ pub fn full() -> Snapshot {
             outbox_durable: true,
         },
         jobs_dropped: 0,
-        gpus_expected: Some(8),
         reload: longhaul::model::snapshot::ReloadView::default(),
+        gpus: gpus(),
         ..empty()
     }
 }

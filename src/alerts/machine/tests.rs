@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Machine, State};
 use crate::alerts::Rules;
-use crate::model::snapshot::{AlertState, AlertView, NotificationsView, PathView};
+use crate::model::snapshot::{AlertState, AlertView, GpusView, NotificationsView, PathView};
 use crate::model::{Answer, Snapshot, Time};
 
 /// A snapshot whose only interesting metric is `longhaul_volume_present`: 1, 0 or absent for each path.
@@ -33,8 +33,8 @@ fn snapshot(at: f64, paths: &[(&str, Option<bool>)]) -> Snapshot {
         alerts: Vec::new(),
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
-        gpus_expected: None,
         reload: crate::model::snapshot::ReloadView::default(),
+        gpus: GpusView::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rows of the table, a file for what they are about.
 
 mod engines;
+mod gpus;
 mod jobs;
 mod own;
 mod volumes;
@@ -11,7 +12,7 @@ use super::Family;
 
 /// Every metric there is, in the order in which they are exposed.
 pub fn families() -> impl Iterator<Item = &'static Family> + Clone {
-    [jobs::ROWS, volumes::ROWS, engines::ROWS, own::ROWS].into_iter().flatten()
+    [jobs::ROWS, volumes::ROWS, engines::ROWS, gpus::ROWS, own::ROWS].into_iter().flatten()
 }
 
 fn b(text: &str) -> Cow<'_, str> {

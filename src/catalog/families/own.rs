@@ -1,4 +1,4 @@
-//! Rows about Longhaul itself, and what is only configured.
+//! Rows about Longhaul itself.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,6 @@ use crate::model::snapshot::AlertState;
 
 /// The rows.
 pub(super) static ROWS: &[Family] = &[
-    Family {
-        name: "longhaul_gpus_expected",
-        kind: Gauge,
-        labels: &[],
-        help: "gpus.expected of the configuration.",
-        read: |snapshot, out| {
-            if let Some(expected) = snapshot.gpus_expected {
-                out.add([], f64::from(expected));
-            }
-        },
-    },
     Family {
         name: "longhaul_source_up",
         kind: Gauge,

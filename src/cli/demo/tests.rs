@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::{Args, MainJob, show, status};
 use crate::config::{Config, ProgressKind, SmtpTls};
-use crate::model::snapshot::{AlertState, AlertView, JobState, JobView};
+use crate::model::snapshot::{AlertState, AlertView, GpusView, JobState, JobView};
 use crate::model::{Answer, Bounds, JobName, Snapshot};
 use crate::simulator::FaultKind;
 
@@ -117,8 +117,8 @@ fn snapshot(jobs: Vec<JobView>) -> Snapshot {
         alerts: Vec::new(),
         notifications: Default::default(),
         jobs_dropped: 0,
-        gpus_expected: None,
         reload: crate::model::snapshot::ReloadView::default(),
+        gpus: GpusView::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Separate so that each source has exactly one place here in which it is tried. What a source says about its failure
 //! stands as it is; added is only what it cannot know, such as whether a file that is not there is late or misspelt.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use crate::alerts::Rules;
 use crate::clock::Clock;
 use crate::config::{self, Email, Engine, Limits};
 use crate::model::engine::{Dialect, EngineSample};
+use crate::model::gpu::GpuInventory;
 use crate::model::job::Reading;
 use crate::model::{Failure, FailureKind};
 use crate::notify::email;
-use crate::sources::{engines, progress};
+use crate::sources::{engines, gpus, progress};
 use crate::{text, worker};
 
 /// For one answer of a mail server, and for all of them: below the parent's deadline, so that the reason comes from
@@ -38,6 +40,7 @@ pub fn ask(question: &Question) -> Answer {
         }
         Source::Output(output) => files::output(output, question),
         Source::Volume(volume) => files::volume(volume, question),
+        Source::Gpus(expected) => ask_gpus(*expected),
         Source::JobsDir(path, limits) => files::jobs_dir(path, limits, question),
         Source::Storage(path) => files::storage(path).map(Found::Ready),
         Source::Rules(path) => ask_rules(path),
@@ -54,6 +57,32 @@ fn ask_engine(engine: &Engine, limits: &Limits) -> Answer {
     // A name lookup that hangs in a thread of the runtime ends with this process.
     runtime.shutdown_background();
     describe_sample(&sample?)
+}
+
+fn ask_gpus(expected: u32) -> Answer {
+    let nvml = gpus::open()?;
+    describe_gpus(&gpus::list(&nvml, &[])?, expected)
+}
+
+/// What NVML shows, in words.
+fn describe_gpus(inventory: &GpuInventory, expected: u32) -> Answer {
+    if let Some(failure) = inventory.gpus.iter().find_map(|gpu| gpu.failure.clone()) {
+        return Err(failure);
+    }
+    let found = inventory.gpus.len();
+    let driver = inventory.driver.as_deref().unwrap_or("of an unknown version");
+    let names: BTreeSet<&str> = inventory.gpus.iter().filter_map(|gpu| gpu.name.as_deref()).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    if u32::try_from(found) == Ok(expected) {
+        return Ok(Found::Ready(format!("{found} of {expected} ({names}), driver {driver}")));
+    }
+    Err(Failure::new(
+        FailureKind::GpuLost,
+        format!(
+            "the driver shows {found} GPUs ({names}), gpus.expected is {expected}: look for NVRM and Xid in dmesg, or at the \
+             GPUs that this container was given"
+        ),
+    ))
 }
 
 fn ask_rules(path: &Path) -> Answer {

@@ -71,6 +71,8 @@ pub enum Source {
     Output(Output),
     /// A configured volume.
     Volume(WatchedVolume),
+    /// NVML, and how many GPUs it should show.
+    Gpus(u32),
     /// The drop-in folder.
     JobsDir(PathBuf, Limits),
     /// The folder of our own state.
@@ -99,6 +101,9 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
     }
     for volume in &config.volumes {
         sources.push((format!("volume {}", volume.path.display()), Source::Volume(volume.clone())));
+    }
+    if let Some(expected) = config.gpus_expected {
+        sources.push(("gpus".into(), Source::Gpus(expected)));
     }
     if let Some(path) = &config.jobs_dir {
         sources.push(("jobs_dir".into(), Source::JobsDir(path.clone(), limits())));

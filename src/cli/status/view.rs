@@ -4,8 +4,9 @@
 
 use std::fmt::Write;
 
+use super::gpus;
 use super::table::{Column, Table, wrap};
-use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, StallCause, VolumeView};
+use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, SourceView, StallCause, VolumeView};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
@@ -34,6 +35,7 @@ pub fn render(snapshot: &Snapshot, width: usize) -> String {
     jobs(&mut out, snapshot, width);
     volumes(&mut out, snapshot, width);
     engines(&mut out, snapshot, width);
+    gpus::write(&mut out, &snapshot.gpus, width);
     unseen(&mut out, snapshot, width);
     out
 }
@@ -226,7 +228,9 @@ fn alerts(out: &mut String, snapshot: &Snapshot, width: usize) {
 
 fn unseen(out: &mut String, snapshot: &Snapshot, width: usize) {
     let mut lines = Vec::new();
-    for source in snapshot.sources.iter().filter(|source| !source.up) {
+    // GPUs say it under their table.
+    let has_a_row = |source: &&SourceView| source.source.as_str().starts_with("gpu/");
+    for source in snapshot.sources.iter().filter(|source| !source.up && !has_a_row(source)) {
         let reason = source.reason.as_deref().unwrap_or("it has not answered");
         let state = if source.seen { "DOWN" } else { "awaited" };
         lines.push(format!("{state} {}: {reason}", source.source));
@@ -284,7 +288,7 @@ pub(super) fn paint(text: &str) -> String {
             Some(format!("{}\u{1b}[{code}m{word}\u{1b}[0m{rest}", body.get(..from)?))
         });
         let heading = number == 0
-            || body.split_whitespace().next().is_some_and(|word| ["JOB", "VOLUME", "ENGINE"].contains(&word));
+            || body.split_whitespace().next().is_some_and(|word| ["JOB", "VOLUME", "ENGINE", "GPU"].contains(&word));
         match coloured {
             Some(coloured) => out.push_str(&coloured),
             None if heading => {

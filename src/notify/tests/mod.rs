@@ -177,8 +177,8 @@ fn snapshot() -> Snapshot {
         alerts: Vec::new(),
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
-        gpus_expected: None,
         reload: crate::model::snapshot::ReloadView::default(),
+        gpus: GpusView::default(),
     }
 }
 

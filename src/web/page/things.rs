@@ -183,11 +183,11 @@ pub(super) fn engine(view: &EngineView, now: f64) -> Engine<'_> {
     }
 }
 
-/// Sources that answered before and do not now. Engines and volumes have rows of their own, which say it.
+/// Sources that answered before and do not now. Engines, volumes and GPUs have rows of their own, which say it.
 pub(super) fn lost(snapshot: &Snapshot) -> impl Iterator<Item = &SourceView> {
     let has_a_row = |source: &&SourceView| {
         let source = source.source.as_str();
-        source.starts_with("engine/") || source.starts_with("volume/")
+        ["engine/", "volume/", "gpu/"].iter().any(|prefix| source.starts_with(prefix))
     };
     snapshot.sources.iter().filter(|source| source.seen && !source.up).filter(move |source| !has_a_row(source))
 }

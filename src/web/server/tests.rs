@@ -9,7 +9,7 @@ use super::super::guard::{ANSWER, IDLE, REQUEST};
 use super::super::listen::{Listen, bind};
 use super::*;
 use crate::model::Snapshot;
-use crate::model::snapshot::NotificationsView;
+use crate::model::snapshot::{GpusView, NotificationsView};
 
 fn snapshot() -> Snapshot {
     Snapshot {
@@ -26,8 +26,8 @@ fn snapshot() -> Snapshot {
         alerts: vec![],
         notifications: NotificationsView::default(),
         jobs_dropped: 0,
-        gpus_expected: None,
         reload: crate::model::snapshot::ReloadView::default(),
+        gpus: GpusView::default(),
     }
 }
 
