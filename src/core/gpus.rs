@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::model::gpu::{Absence, GpuInventory, GpuListed, GpuReading, XidCount, XidCounts, XidTier};
+use crate::model::gpu::{Absence, GpuInventory, GpuListed, GpuReading, Xid, XidCount, XidCounts, XidTier};
 use crate::model::snapshot::{GpuView, GpusView, LastXid, XidsView};
 use crate::model::{Answer, GpuId, Time};
 
@@ -36,9 +36,9 @@ struct Gpu {
     down_since: Option<Time>,
     field_errors: BTreeMap<String, BTreeMap<Absence, u64>>,
     /// Of workers that are gone.
-    xids_before: BTreeMap<u64, XidCount>,
+    xids_before: BTreeMap<Xid, XidCount>,
     /// Of the worker that runs.
-    xids_now: BTreeMap<u64, XidCount>,
+    xids_now: BTreeMap<Xid, XidCount>,
     xids: Option<Result<(), Absence>>,
 }
 
@@ -64,7 +64,7 @@ impl Gpu {
     }
 
     /// Each code over all workers.
-    fn all_xids(&self) -> BTreeMap<u64, XidCount> {
+    fn all_xids(&self) -> BTreeMap<Xid, XidCount> {
         let mut sum = self.xids_before.clone();
         for (code, now) in &self.xids_now {
             let before = sum.get(code).map_or(0, |before| before.count);
@@ -220,7 +220,7 @@ fn xids(gpu: &Gpu, unix: impl Fn(Time) -> f64) -> Answer<XidsView> {
         let tier = XidTier::of(*code);
         let at = unix(seen.last);
         if view.last.get(&tier).is_none_or(|last| last.at <= at) {
-            view.last.insert(tier, LastXid { code: *code, at });
+            view.last.insert(tier, LastXid { code: code.0, at });
         }
     }
     Answer::Known(view)

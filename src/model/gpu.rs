@@ -289,7 +289,7 @@ labels! {
 
 impl XidTier {
     /// The tier of a code.
-    pub const fn of(code: u64) -> Self {
+    pub const fn of(Xid(code): Xid) -> Self {
         match code {
             // Double-bit ECC, remap failed, uncontained, off the bus, GSP and firmware time-outs, NVLink.
             48 | 62 | 64 | 74 | 79 | 95 | 119 | 120 => Self::Critical,
@@ -302,13 +302,33 @@ impl XidTier {
     }
 }
 
+/// The code of an Xid event. As text where it is a key: JSON has no other keys, and what is read through an untagged or
+/// flattened type is not turned back into a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Xid(pub u64);
+
+impl From<Xid> for String {
+    fn from(xid: Xid) -> Self {
+        xid.0.to_string()
+    }
+}
+
+impl TryFrom<String> for Xid {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse().map(Self)
+    }
+}
+
 /// The Xid events that one worker process has seen, by GPU. Absolute, so that a line that is lost costs nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XidCounts {
     /// Since when it counts: another moment is another worker, whose counts come on top.
     pub since: Time,
     /// Every GPU that reports Xids, those without any included.
-    pub gpus: BTreeMap<GpuId, BTreeMap<u64, XidCount>>,
+    pub gpus: BTreeMap<GpuId, BTreeMap<Xid, XidCount>>,
     /// Why another one does not report them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub missing: BTreeMap<GpuId, Absence>,

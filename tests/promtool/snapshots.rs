@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul::alerts::expression::{Labels, METRIC_NAME};
 use longhaul::alerts::{EMBEDDED, Machine, Rules};
 use longhaul::catalog;
-use longhaul::model::gpu::{Errors, GpuReading, RecoveryAction, ThrottleReason, XidTier};
+use longhaul::model::gpu::{Errors, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier};
 use longhaul::model::snapshot::{
     AlertState, EngineState, EngineView, GpuView, GpusView, JobState, JobView, LastXid, NotificationsView, OutputView,
     PathView, SourceView, StallCause, VolumeView, XidsView,
@@ -116,8 +116,8 @@ fn drift_gpus(random: &mut Random, now: &mut Snapshot) {
             && let Answer::Known(xids) = &mut gpu.xids
         {
             let code = [31, 48, 79, 94, 9999][random.below(5)];
-            *xids.by_code.entry(code).or_default() += 1;
-            xids.last.insert(XidTier::of(code), LastXid { code, at: now.at - 7.5 });
+            *xids.by_code.entry(Xid(code)).or_default() += 1;
+            xids.last.insert(XidTier::of(Xid(code)), LastXid { code, at: now.at - 7.5 });
         }
     }
     let up = now.gpus.list.iter().filter(|gpu| gpu.up.get() == Some(true)).count();

@@ -121,11 +121,16 @@ impl Drop for Process {
     }
 }
 
-/// The folder with the real servers, which `tests/tools/fetch` fills.
+/// A real server, which `tests/tools/fetch` brings.
 pub fn tool(name: &str) -> PathBuf {
+    fetched("bin", name)
+}
+
+/// A file of the folder that `tests/tools/fetch` and `tests/tools/fetch-nvml` fill.
+pub fn fetched(kind: &str, name: &str) -> PathBuf {
     let folder = std::env::var_os("LONGHAUL_TOOLS")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tools"), PathBuf::from);
-    let path = folder.join("bin").join(name);
-    assert!(path.exists(), "{} is not there: run tests/tools/fetch, or tests/run, which does", path.display());
+    let path = folder.join(kind).join(name);
+    assert!(path.exists(), "{} is not there: run tests/run, or the fetch commands of tests/tools", path.display());
     path
 }

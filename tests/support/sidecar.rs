@@ -54,12 +54,21 @@ pub fn at_once<F: FnOnce() + Send>(cases: impl IntoIterator<Item = F>) {
 pub struct Scene {
     folder: TempDir,
     ordinary: bool,
+    /// Of what is started in it.
+    pub environment: Vec<(&'static str, PathBuf)>,
+    /// What it is started with: a command and its arguments.
+    pub wrapper: Vec<&'static str>,
 }
 
 impl Scene {
     /// As the user who runs the tests.
     pub fn new() -> Self {
-        let scene = Self { folder: tempfile::tempdir().unwrap(), ordinary: false };
+        let scene = Self {
+            folder: tempfile::tempdir().unwrap(),
+            ordinary: false,
+            environment: Vec::new(),
+            wrapper: Vec::new(),
+        };
         std::fs::create_dir(scene.path("jobs")).unwrap();
         scene
     }
@@ -173,7 +182,17 @@ impl Scene {
 
     /// The program, as the user of the scene.
     pub fn command(&self) -> Command {
-        if self.ordinary {
+        let mut command = self.bare_command();
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn bare_command(&self) -> Command {
+        if let Some((first, others)) = self.wrapper.split_first() {
+            let mut command = Command::new(first);
+            command.args(others).arg(env!("CARGO_BIN_EXE_longhaul"));
+            command
+        } else if self.ordinary {
             let mut command = Command::new("setpriv");
             command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups", "--"]);
             command.arg(self.path("longhaul"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul::model::gpu::{
-    Absence, Errors, GpuInstance, GpuProcess, GpuReading, RecoveryAction, ThrottleReason, XidTier,
+    Absence, Errors, GpuInstance, GpuProcess, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier,
 };
 use longhaul::model::snapshot::{
     AlertState, AlertView, EngineState, EngineView, EstimateMode, GpuView, GpusView, IntegrationView, JobState, JobView, ModelView,
@@ -364,7 +364,7 @@ fn gpus() -> GpusView {
                 reading: Some(hot),
                 field_errors: BTreeMap::from([("power".to_owned(), BTreeMap::from([(Absence::Failed, 3)]))]),
                 xids: Answer::Known(XidsView {
-                    by_code: BTreeMap::from([(31, 2), (9999, 1)]),
+                    by_code: BTreeMap::from([(Xid(31), 2), (Xid(9999), 1)]),
                     last: BTreeMap::from([
                         (XidTier::Application, last(31, 200_000.0)),
                         (XidTier::Other, last(9999, 400.0)),
@@ -377,7 +377,7 @@ fn gpus() -> GpusView {
                 reason: Some("GPU 2 is lost: it has fallen off the bus; look for NVRM and Xid in dmesg".into()),
                 down_since_at: Some(NOW - 600.0),
                 xids: Answer::Known(XidsView {
-                    by_code: BTreeMap::from([(79, 1)]),
+                    by_code: BTreeMap::from([(Xid(79), 1)]),
                     last: BTreeMap::from([(XidTier::Critical, last(79, 603.0))]),
                 }),
                 ..gpu(2)

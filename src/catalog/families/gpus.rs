@@ -256,7 +256,7 @@ pub(super) static ROWS: &[Family] = &[
             for (gpu, xids) in heard(snapshot) {
                 for (code, number) in &xids.by_code {
                     let [index, uuid] = labels(gpu);
-                    out.add([index, uuid, Cow::Owned(code.to_string())], count(*number));
+                    out.add([index, uuid, Cow::Owned(code.0.to_string())], count(*number));
                 }
             }
         },

@@ -1,7 +1,7 @@
 //! The GPUs in the table of `status`: a row each, and under it what is wrong with which.
 
 use super::table::{Column, Table, wrap};
-use crate::model::gpu::XidTier;
+use crate::model::gpu::{Xid, XidTier};
 use crate::model::snapshot::GpusView;
 use crate::text;
 
@@ -35,7 +35,7 @@ pub(super) fn write(out: &mut String, gpus: &GpusView, width: usize) {
             say(format!("  {}: {reason}", gpu.index));
         }
         for (tier, last) in gpu.xids.known().into_iter().flat_map(|xids| &xids.last) {
-            let count = gpu.xids.known().and_then(|xids| xids.by_code.get(&last.code)).copied().unwrap_or(1);
+            let count = gpu.xids.known().and_then(|xids| xids.by_code.get(&Xid(last.code))).copied().unwrap_or(1);
             let when = text::moment(last.at).unwrap_or_else(|| "an unknown time".to_owned());
             let tier = if *tier == XidTier::Other { String::new() } else { format!(" ({})", tier.as_str()) };
             say(format!("  {}: Xid {}{tier}, {count} times, last {when}", gpu.index, last.code));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Failure, FailureKind};
+use crate::model::{Fact, Failure, FailureKind, Observation, SourceId};
 
 const POLL: Duration = Duration::from_secs(5);
 
@@ -94,7 +94,8 @@ fn b47_old_values_vanish_and_nvml_as_a_whole_is_no_lost_gpu() {
 }
 
 fn counts(since: f64, codes: &[(u64, u64, f64)]) -> XidCounts {
-    let codes = codes.iter().map(|(code, count, last)| (*code, XidCount { count: *count, last: at(*last) })).collect();
+    // As it comes from the worker.
+    let codes = codes.iter().map(|(code, count, last)| (Xid(*code), XidCount { count: *count, last: at(*last) })).collect();
     XidCounts { since: at(since), gpus: BTreeMap::from([(id(0), codes)]), missing: BTreeMap::from([(id(1), Absence::NotSupported)]) }
 }
 
@@ -112,7 +113,7 @@ fn b32_xids_count_from_zero_and_on_over_workers() {
     gpus.xids(&counts(7.0, &[(31, 1, 8.0), (9999, 1, 9.0)]));
     let xids = of(&gpus, 0);
     let xids = xids.known().unwrap();
-    assert_eq!(xids.by_code, BTreeMap::from([(31, 3), (79, 1), (9999, 1)]));
+    assert_eq!(xids.by_code, BTreeMap::from([(Xid(31), 3), (Xid(79), 1), (Xid(9999), 1)]));
     assert_eq!(xids.last[&XidTier::Application], LastXid { code: 31, at: 8.0 });
     assert_eq!(xids.last[&XidTier::Critical], LastXid { code: 79, at: 6.0 });
     assert_eq!(xids.last[&XidTier::Other].code, 9999);
@@ -130,4 +131,30 @@ fn b34_a_field_that_fails_is_counted_and_one_that_is_not_there_is_not() {
     }
     let errors = &view(&gpus, 12.0).list[2].field_errors;
     assert_eq!(*errors, BTreeMap::from([("power".to_owned(), BTreeMap::from([(Absence::Failed, 3)]))]));
+}
+
+/// Through the worker's pipe, which is JSON with everything in one object.
+#[test]
+fn facts_and_views_survive_as_json() {
+    let all = GpuReading {
+        throttle: Some([crate::model::gpu::ThrottleReason::HwSlowdown].into()),
+        recovery: Some(crate::model::gpu::RecoveryAction::GpuReset),
+        missing: BTreeMap::from([("ecc".to_owned(), Absence::NotSupported)]),
+        ..reading()
+    };
+    for fact in [
+        Fact::Gpus { inventory: inventory(&[0, 1]) },
+        Fact::Gpu { gpu: id(0), reading: Box::new(all) },
+        Fact::GpuFailed { gpu: id(0), failure: Failure::new(FailureKind::GpuLost, "lost") },
+        Fact::Xids { xids: counts(1.0, &[(31, 2, 5.0), (9999, 1, 6.0)]) },
+    ] {
+        let observation = Observation { at: at(1.0), source: SourceId::gpus(), took: None, fact };
+        let text = serde_json::to_string(&observation).unwrap();
+        assert_eq!(serde_json::from_str::<Observation>(&text).unwrap(), observation, "{text}");
+    }
+    let mut gpus = eight();
+    gpus.xids(&counts(1.0, &[(31, 2, 5.0)]));
+    let view = view(&gpus, 11.0);
+    let text = serde_json::to_string(&view).unwrap();
+    assert_eq!(serde_json::from_str::<GpusView>(&text).unwrap(), view, "{text}");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::gpu::{Absence, GpuReading, XidTier};
+use crate::model::gpu::{Absence, GpuReading, Xid, XidTier};
 use crate::model::{Answer, GpuId};
 
 /// All GPUs of the machine, as far as NVML shows them to us.
@@ -66,7 +66,7 @@ pub struct GpuView {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct XidsView {
     /// By code.
-    pub by_code: BTreeMap<u64, u64>,
+    pub by_code: BTreeMap<Xid, u64>,
     /// By tier: the last.
     pub last: BTreeMap<XidTier, LastXid>,
 }

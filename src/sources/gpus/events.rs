@@ -17,7 +17,7 @@ use nvml_wrapper::event::EventSet;
 
 use super::{failures, raw};
 use crate::model::GpuId;
-use crate::model::gpu::{Absence, GpuListed};
+use crate::model::gpu::{Absence, GpuListed, Xid};
 
 /// NVML's code for a code that it does not know.
 const UNKNOWN_XID: u64 = 999;
@@ -28,7 +28,7 @@ pub enum Event {
     /// It listens: why it does not for some of the GPUs.
     Listening(BTreeMap<GpuId, Absence>),
     /// An Xid.
-    Xid(GpuId, u64),
+    Xid(GpuId, Xid),
 }
 
 /// Waits for Xid events of these GPUs and reports them until the other end of `stop` is dropped; returns within `wait`
@@ -79,7 +79,7 @@ fn wait_for_events(
                         XidError::Value(code) => code,
                         XidError::Unknown => UNKNOWN_XID,
                     };
-                    report(Event::Xid(gpu.clone(), code));
+                    report(Event::Xid(gpu.clone(), Xid(code)));
                 }
             }
             Err(NvmlError::Timeout) => {}

@@ -387,7 +387,7 @@ impl Scheduler {
             // One that is about to end hears the same as its successor, but for a GPU that has just been lost.
             Event::Xid(gpu, _) if watcher != self.listening && !self.xids.missing.contains_key(&gpu) => return,
             Event::Xid(gpu, code) => {
-                tracing::warn!(%gpu, xid = code, "the driver reports an Xid");
+                tracing::warn!(%gpu, xid = code.0, "the driver reports an Xid");
                 let now = self.clock.now();
                 let codes = self.xids.gpus.entry(gpu).or_default();
                 let count = codes.get(&code).map_or(0, |seen| seen.count);

@@ -1,0 +1,148 @@
+//! A machine with GPUs, or what looks like one to the program.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+use serde_json::Value;
+
+use super::support::fetched;
+use super::support::sidecar::{Scene, Sidecar, find};
+
+/// Which library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Library {
+    Today,
+    /// Without the calls of the last years.
+    Old,
+    /// Without event sets.
+    WithoutEvents,
+}
+
+/// Builds it once.
+fn build(library: Library) -> PathBuf {
+    static BUILT: OnceLock<Mutex<BTreeMap<Library, PathBuf>>> = OnceLock::new();
+    let mut built = BUILT.get_or_init(Mutex::default).lock().unwrap();
+    built
+        .entry(library)
+        .or_insert_with(|| {
+            let header = fetched("include", "nvml.h");
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{library:?}-{}.so", std::process::id()));
+            let define = match library {
+                Library::Today => "-DTODAY",
+                Library::Old => "-DOLD",
+                Library::WithoutEvents => "-DWITHOUT_EVENTS",
+            };
+            let status = Command::new("cc")
+                .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused", "-O1", "-shared", "-fPIC", "-fvisibility=hidden"])
+                .args(["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,nodelete", define, "-I"])
+                .arg(header.parent().unwrap())
+                .arg("-o")
+                .arg(&path)
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/fake_nvml.c"))
+                .status()
+                .expect("a C compiler");
+            assert!(status.success(), "fake_nvml.c does not compile against NVIDIA's header");
+            path
+        })
+        .clone()
+}
+
+/// A folder with the state of the GPUs, and the program in it.
+pub struct Machine {
+    pub scene: Scene,
+    state: BTreeMap<String, String>,
+}
+
+impl Machine {
+    /// No library yet.
+    pub fn bare() -> Self {
+        let mut scene = Scene::new();
+        std::fs::create_dir(scene.path("lib")).unwrap();
+        scene.environment =
+            vec![("LD_LIBRARY_PATH", scene.path("lib")), ("FAKE_NVML_STATE", scene.path("state"))];
+        let mut machine = Self { scene, state: BTreeMap::new() };
+        machine.set(&[]);
+        machine
+    }
+
+    /// With this library and this state.
+    pub fn with(library: Library, state: &[(&str, &str)]) -> Self {
+        let mut machine = Self::bare();
+        machine.set(state);
+        machine.install(&build(library));
+        machine
+    }
+
+    pub fn new(state: &[(&str, &str)]) -> Self {
+        Self::with(Library::Today, state)
+    }
+
+    /// Puts the library of today in its place.
+    pub fn install_today(&self) {
+        self.install(&build(Library::Today));
+    }
+
+    pub fn install(&self, library: &Path) {
+        self.scene.put("lib/libnvidia-ml.so.1", std::fs::read(library).unwrap());
+    }
+
+    /// Changes the state.
+    pub fn set(&mut self, state: &[(&str, &str)]) {
+        self.state.extend(state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        self.write();
+    }
+
+    pub fn unset(&mut self, keys: &[&str]) {
+        self.state.retain(|key, _| !keys.contains(&key.as_str()));
+        self.write();
+    }
+
+    fn write(&self) {
+        let text: String = self.state.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+        self.scene.put("state", text);
+    }
+
+    /// Starts the program, which looks five times a second.
+    pub fn start(&self) -> Sidecar {
+        self.start_with("")
+    }
+
+    pub fn start_with(&self, yaml: &str) -> Sidecar {
+        self.scene.start(&format!("alerting: {{evaluation_interval: 1s}}\n{yaml}"))
+    }
+}
+
+/// The series of a metric for one GPU, named as its UUID ends.
+pub fn of(metric: &str, index: u32) -> String {
+    format!("{metric}{{gpu=\"{index}\",uuid=\"GPU-{index}\"}}")
+}
+
+/// The same with one more label.
+pub fn of_with(metric: &str, index: u32, label: &str) -> String {
+    format!("{metric}{{gpu=\"{index}\",uuid=\"GPU-{index}\",{label}}}")
+}
+
+/// A GPU of the snapshot.
+pub fn gpu(sidecar: &Sidecar, index: usize) -> Value {
+    sidecar.snapshot()["gpus"]["list"][index].clone()
+}
+
+/// Waits until so many GPUs answer.
+pub fn until_present(sidecar: &Sidecar, count: f64) {
+    sidecar.until_metric("longhaul_gpus_present", |present| present == count);
+}
+
+/// Waits until an alert is pending or fires.
+pub fn until_alert(sidecar: &Sidecar, name: &str) -> Value {
+    sidecar.until(name, |snapshot| find(snapshot, "alerts", "name", name))
+}
+
+/// Shows that a GPU is still read: a value that is put is seen.
+pub fn assert_fresh(machine: &mut Machine, sidecar: &Sidecar, index: u32) {
+    let was = sidecar.metric(&of("longhaul_gpu_temperature_celsius", index)).unwrap_or(0.0);
+    let value = if was == 33.0 { 34.0 } else { 33.0 };
+    machine.set(&[(&format!("Temperature.{index}"), &value.to_string())]);
+    sidecar.until_metric(&of("longhaul_gpu_temperature_celsius", index), |seen| seen == value);
+}
