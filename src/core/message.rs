@@ -13,13 +13,7 @@ use crate::text;
 use super::cause::GPU_BEFORE_SECONDS;
 
 /// The message of `job` among the engines, volumes and GPUs of its snapshot.
-pub fn compose(
-    job: &JobView,
-    engines: &[EngineView],
-    volumes: &[VolumeView],
-    gpus: &GpusView,
-    at: f64,
-) -> String {
+pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gpus: &GpusView, at: f64) -> String {
     let mut lines = vec![headline(job, at)];
     lines.extend(stall(job, engines, volumes, gpus, at));
     lines.extend(pace(job, engines));
@@ -79,13 +73,7 @@ fn headline(job: &JobView, at: f64) -> String {
     line
 }
 
-fn stall(
-    job: &JobView,
-    engines: &[EngineView],
-    volumes: &[VolumeView],
-    gpus: &GpusView,
-    at: f64,
-) -> Option<String> {
+fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gpus: &GpusView, at: f64) -> Option<String> {
     if let (JobState::Running, Some(reason)) = (job.state, job.stalled.reason()) {
         return Some(format!("Whether it moves is not known: {reason}."));
     }

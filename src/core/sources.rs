@@ -51,9 +51,10 @@ impl Sources {
     pub fn views(&self, unix: impl Fn(Time) -> f64) -> Vec<SourceView> {
         let waits = |source: &Source| {
             source.last_success.is_none()
-                && source.failure.as_ref().is_some_and(|failure| {
-                    matches!(failure.kind, FailureKind::Missing | FailureKind::DriverNotLoaded)
-                })
+                && source
+                    .failure
+                    .as_ref()
+                    .is_some_and(|failure| matches!(failure.kind, FailureKind::Missing | FailureKind::DriverNotLoaded))
         };
         self.by_id
             .iter()

@@ -28,9 +28,9 @@ use std::thread;
 
 use crate::clock::Clock;
 use crate::sources::progress;
+pub use gpus::{GpuPlan, gpus};
 use lanes::Signal;
 use pipe::Outgoing;
-pub use gpus::{GpuPlan, gpus};
 pub use plan::{Plan, PlannedJob};
 pub use reports::{output as output_reading, path as path_reading, rooted, start_of};
 use scheduler::Scheduler;

@@ -13,7 +13,10 @@ fn the_start_of_nvml_hangs() {
     let mut machine = Machine::new(&[("hang.Init", "1")]);
     let sidecar = machine.start_with("volumes: [{path: /}]\n");
     sidecar.until_reason("gpus", "nvmlInit");
-    assert_eq!(sidecar.metric("longhaul_source_failures_total{source=\"gpus\",kind=\"timeout\"}").map(|n| n >= 1.0), Some(true));
+    assert_eq!(
+        sidecar.metric("longhaul_source_failures_total{source=\"gpus\",kind=\"timeout\"}").map(|n| n >= 1.0),
+        Some(true)
+    );
     sidecar.until_metric("longhaul_volume_present{path=\"/\",must_exist=\"false\"}", |present| present == 1.0);
     assert_eq!(sidecar.metric("longhaul_gpus_present"), None);
     machine.unset(&["hang.Init"]);

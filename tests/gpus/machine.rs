@@ -60,8 +60,7 @@ impl Machine {
     pub fn bare() -> Self {
         let mut scene = Scene::new();
         std::fs::create_dir(scene.path("lib")).unwrap();
-        scene.environment =
-            vec![("LD_LIBRARY_PATH", scene.path("lib")), ("FAKE_NVML_STATE", scene.path("state"))];
+        scene.environment = vec![("LD_LIBRARY_PATH", scene.path("lib")), ("FAKE_NVML_STATE", scene.path("state"))];
         let mut machine = Self { scene, state: BTreeMap::new() };
         machine.set(&[]);
         machine

@@ -89,10 +89,9 @@ fn b33_a_code_in_no_list_passes_through() {
 fn b34_a_field_in_error_is_absent_and_counted_and_the_recovery_action_is_shown() {
     let machine = Machine::new(&[("ret.PowerUsage.2", "999"), ("field.230.2", "1")]);
     let sidecar = machine.start();
-    sidecar.until_metric(
-        &of_with("longhaul_gpu_field_errors_total", 2, "field=\"power\",kind=\"failed\""),
-        |count| count >= 2.0,
-    );
+    sidecar.until_metric(&of_with("longhaul_gpu_field_errors_total", 2, "field=\"power\",kind=\"failed\""), |count| {
+        count >= 2.0
+    });
     assert_eq!(sidecar.metric(&of("longhaul_gpu_power_watts", 2)), None);
     assert_eq!(sidecar.metric(&of("longhaul_gpu_power_watts", 1)), Some(612.4));
     assert_eq!(sidecar.metric(&of("longhaul_gpu_temperature_celsius", 2)), Some(61.0));

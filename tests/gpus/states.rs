@@ -12,7 +12,11 @@ fn what_is_not_supported_is_absent_with_a_reason_and_never_0() {
     let machine = Machine::new(&[("ret.Temperature", "3"), ("fieldret.138.4", "3"), ("ret.EnforcedPowerLimit", "2")]);
     let sidecar = machine.start();
     until_present(&sidecar, 8.0);
-    for metric in ["longhaul_gpu_temperature_celsius", "longhaul_gpu_power_limit_watts", "longhaul_gpu_nvlink_transmit_bytes_total"] {
+    for metric in [
+        "longhaul_gpu_temperature_celsius",
+        "longhaul_gpu_power_limit_watts",
+        "longhaul_gpu_nvlink_transmit_bytes_total",
+    ] {
         assert_eq!(sidecar.metric(&of(metric, 4)), None, "{metric}");
     }
     assert!(sidecar.metric(&of("longhaul_gpu_nvlink_receive_bytes_total", 4)).is_some());

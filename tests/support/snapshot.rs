@@ -6,10 +6,13 @@ use longhaul::model::gpu::{
     Absence, Errors, GpuInstance, GpuProcess, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier,
 };
 use longhaul::model::snapshot::{
-    AlertState, AlertView, EngineState, EngineView, EstimateMode, GpuView, GpusView, IntegrationView, JobState, JobView, ModelView,
-    LastXid, NotificationsView, OutputView, PathView, SourceView, StallCause, VolumeView, WorkerView, XidsView,
+    AlertState, AlertView, EngineState, EngineView, EstimateMode, GpuView, GpusView, IntegrationView, JobState,
+    JobView, LastXid, ModelView, NotificationsView, OutputView, PathView, SourceView, StallCause, VolumeView,
+    WorkerView, XidsView,
 };
-use longhaul::model::{Answer, Bounds, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, VolumeId, WorkerName};
+use longhaul::model::{
+    Answer, Bounds, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, VolumeId, WorkerName,
+};
 
 /// When all of these were taken: Sat 2026-11-28 22:00:00 UTC.
 pub const NOW: f64 = 1_795_903_200.0;

@@ -97,12 +97,9 @@ pub(super) static ROWS: &[Family] = &[
         "Bytes of the GPU's memory that driver and firmware keep for themselves.",
         |snapshot, out| per_reading(snapshot, out, |reading| reading.memory_reserved.map(count)),
     ),
-    reading(
-        "longhaul_gpu_memory_total_bytes",
-        Gauge,
-        "Bytes of the GPU's memory.",
-        |snapshot, out| per_reading(snapshot, out, |reading| reading.memory_total.map(count)),
-    ),
+    reading("longhaul_gpu_memory_total_bytes", Gauge, "Bytes of the GPU's memory.", |snapshot, out| {
+        per_reading(snapshot, out, |reading| reading.memory_total.map(count))
+    }),
     reading(
         "longhaul_gpu_power_watts",
         Gauge,
@@ -121,36 +118,24 @@ pub(super) static ROWS: &[Family] = &[
         "Energy that the GPU has used since the driver was loaded.",
         |snapshot, out| per_reading(snapshot, out, |reading| reading.energy),
     ),
-    reading(
-        "longhaul_gpu_temperature_celsius",
-        Gauge,
-        "Temperature of the GPU's chip.",
-        |snapshot, out| per_reading(snapshot, out, |reading| reading.temperature),
-    ),
-    reading(
-        "longhaul_gpu_memory_temperature_celsius",
-        Gauge,
-        "Temperature of the GPU's memory.",
-        |snapshot, out| per_reading(snapshot, out, |reading| reading.memory_temperature),
-    ),
-    reading(
-        "longhaul_gpu_sm_clock_hertz",
-        Gauge,
-        "Clock of the GPU's multiprocessors.",
-        |snapshot, out| per_reading(snapshot, out, |reading| reading.sm_clock),
-    ),
+    reading("longhaul_gpu_temperature_celsius", Gauge, "Temperature of the GPU's chip.", |snapshot, out| {
+        per_reading(snapshot, out, |reading| reading.temperature)
+    }),
+    reading("longhaul_gpu_memory_temperature_celsius", Gauge, "Temperature of the GPU's memory.", |snapshot, out| {
+        per_reading(snapshot, out, |reading| reading.memory_temperature)
+    }),
+    reading("longhaul_gpu_sm_clock_hertz", Gauge, "Clock of the GPU's multiprocessors.", |snapshot, out| {
+        per_reading(snapshot, out, |reading| reading.sm_clock)
+    }),
     reading(
         "longhaul_gpu_sm_clock_max_hertz",
         Gauge,
         "The highest clock that the GPU's multiprocessors can have.",
         |snapshot, out| per_reading(snapshot, out, |reading| reading.sm_clock_max),
     ),
-    reading(
-        "longhaul_gpu_memory_clock_hertz",
-        Gauge,
-        "Clock of the GPU's memory.",
-        |snapshot, out| per_reading(snapshot, out, |reading| reading.memory_clock),
-    ),
+    reading("longhaul_gpu_memory_clock_hertz", Gauge, "Clock of the GPU's memory.", |snapshot, out| {
+        per_reading(snapshot, out, |reading| reading.memory_clock)
+    }),
     Family {
         name: "longhaul_gpu_throttled",
         kind: Gauge,
@@ -276,16 +261,11 @@ pub(super) static ROWS: &[Family] = &[
         help: "The code of the GPU's last Xid event by tier. Absent before the first.",
         read: |snapshot, out| per_tier(snapshot, out, |xids, tier| Some(count(xids.last.get(&tier)?.code))),
     },
-    reading(
-        "longhaul_gpu_processes",
-        Gauge,
-        "Processes that compute on the GPU, at most 64.",
-        |snapshot, out| {
-            per_reading(snapshot, out, |reading| {
-                reading.processes.as_ref().map(|list| count(u64::try_from(list.len()).unwrap_or(0)))
-            });
-        },
-    ),
+    reading("longhaul_gpu_processes", Gauge, "Processes that compute on the GPU, at most 64.", |snapshot, out| {
+        per_reading(snapshot, out, |reading| {
+            reading.processes.as_ref().map(|list| count(u64::try_from(list.len()).unwrap_or(0)))
+        });
+    }),
     Family {
         name: "longhaul_gpu_process_memory_bytes",
         kind: Gauge,

@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use super::gpus;
 use super::table::{Column, Table, wrap};
-use crate::model::snapshot::{AlertState, AlertView, EngineView, JobState, JobView, Snapshot, SourceView, StallCause, VolumeView};
+use crate::model::snapshot::{
+    AlertState, AlertView, EngineView, JobState, JobView, Snapshot, SourceView, StallCause, VolumeView,
+};
 use crate::model::{Answer, Bounds};
 use crate::text;
 

@@ -95,8 +95,13 @@ fn b47_old_values_vanish_and_nvml_as_a_whole_is_no_lost_gpu() {
 
 fn counts(since: f64, codes: &[(u64, u64, f64)]) -> XidCounts {
     // As it comes from the worker.
-    let codes = codes.iter().map(|(code, count, last)| (Xid(*code), XidCount { count: *count, last: at(*last) })).collect();
-    XidCounts { since: at(since), gpus: BTreeMap::from([(id(0), codes)]), missing: BTreeMap::from([(id(1), Absence::NotSupported)]) }
+    let codes =
+        codes.iter().map(|(code, count, last)| (Xid(*code), XidCount { count: *count, last: at(*last) })).collect();
+    XidCounts {
+        since: at(since),
+        gpus: BTreeMap::from([(id(0), codes)]),
+        missing: BTreeMap::from([(id(1), Absence::NotSupported)]),
+    }
 }
 
 #[test]

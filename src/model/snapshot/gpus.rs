@@ -24,12 +24,7 @@ pub struct GpusView {
 
 impl Default for GpusView {
     fn default() -> Self {
-        Self {
-            expected: None,
-            present: Answer::unknown("NVML has not been asked yet"),
-            driver: None,
-            list: Vec::new(),
-        }
+        Self { expected: None, present: Answer::unknown("NVML has not been asked yet"), driver: None, list: Vec::new() }
     }
 }
 

@@ -56,7 +56,9 @@ pub(super) fn of_gpu(index: u32, error: &NvmlError) -> Failure {
         ),
         NvmlError::ResetRequired => (
             FailureKind::GpuLost,
-            format!("GPU {index} needs a reset before it can be used again: `nvidia-smi --gpu-reset -i {index}`, or reboot"),
+            format!(
+                "GPU {index} needs a reset before it can be used again: `nvidia-smi --gpu-reset -i {index}`, or reboot"
+            ),
         ),
         NvmlError::IrqIssue => {
             (FailureKind::Driver, format!("GPU {index} has an interrupt problem: look for NVRM in dmesg, and reboot"))

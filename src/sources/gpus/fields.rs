@@ -201,12 +201,7 @@ struct Parts<'a>(&'a mut GpuReading);
 
 impl Parts<'_> {
     /// A value, or why there is none. Only what is an error of the whole GPU goes on as one.
-    fn put<T>(
-        &mut self,
-        name: &str,
-        value: Result<T, Lack>,
-        set: impl FnOnce(&mut GpuReading, T),
-    ) -> Result<(), Lack> {
+    fn put<T>(&mut self, name: &str, value: Result<T, Lack>, set: impl FnOnce(&mut GpuReading, T)) -> Result<(), Lack> {
         match value {
             Ok(value) => set(self.0, value),
             Err(Lack::Nvml(error)) if failures::is_of_gpu(&error) => return Err(error.into()),

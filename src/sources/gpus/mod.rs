@@ -49,7 +49,8 @@ pub fn list(nvml: &Nvml, before: &[GpuListed]) -> Result<GpuInventory, Failure> 
     let mut gpus: Vec<GpuListed> = (0..count).map(|index| identify(nvml, index)).collect();
     let known: BTreeSet<GpuId> = gpus.iter().filter(|gpu| gpu.failure.is_none()).map(|gpu| gpu.id.clone()).collect();
     for gpu in gpus.iter_mut().filter(|gpu| gpu.failure.is_some()) {
-        if let Some(earlier) = before.iter().find(|earlier| earlier.index == gpu.index && !known.contains(&earlier.id)) {
+        if let Some(earlier) = before.iter().find(|earlier| earlier.index == gpu.index && !known.contains(&earlier.id))
+        {
             *gpu = GpuListed { failure: gpu.failure.take(), ..earlier.clone() };
         }
     }

@@ -70,11 +70,7 @@ fn whole(value: &nvmlFieldValue_t) -> Result<u64, NvmlError> {
 
 /// The compute processes, at most `most`. Mostly one call instead of the wrapper's two, and no list as long as a
 /// driver's bug says.
-pub(super) fn processes(
-    nvml: &Nvml,
-    device: &Device<'_>,
-    most: usize,
-) -> Result<Vec<nvmlProcessInfo_t>, NvmlError> {
+pub(super) fn processes(nvml: &Nvml, device: &Device<'_>, most: usize) -> Result<Vec<nvmlProcessInfo_t>, NvmlError> {
     let call = nvml.lib().nvmlDeviceGetComputeRunningProcesses_v3.as_ref().map_err(missing)?;
     let mut room = most;
     for last in [false, true] {

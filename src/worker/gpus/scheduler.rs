@@ -143,7 +143,9 @@ impl Scheduler {
         }
         self.read_gpus(now);
         let current = self.session.as_ref().map(|session| session.number);
-        self.lanes.retain(|lane| matches!(lane, Lane::Gpu { session, .. } if Some(*session) == current) || *lane == Lane::Nvml);
+        self.lanes.retain(|lane| {
+            matches!(lane, Lane::Gpu { session, .. } if Some(*session) == current) || *lane == Lane::Nvml
+        });
         if self.xids_at.is_some_and(|at| now.since(at) >= REPEAT) {
             self.report_xids();
         }
@@ -227,6 +229,8 @@ impl Scheduler {
         let before = now - HUNG_AFTER;
         if let Some((_, what)) = self.asked.filter(|(since, _)| *since < before) {
             let seconds = HUNG_AFTER.as_secs();
+            // When it is back, the list says so.
+            self.listed_at = None;
             self.fail(Failure::new(
                 FailureKind::Timeout,
                 format!(
