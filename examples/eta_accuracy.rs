@@ -29,6 +29,9 @@ use longhaul::model::Time;
 const FRACTIONS: [f64; 8] = [0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90];
 const PEAK: f64 = 1500.0;
 
+/// Seconds in which nothing moves, with `--messy`.
+const FREEZE: f64 = 60.0;
+
 #[derive(Parser)]
 struct Options {
     /// Files with a length a line.
@@ -135,12 +138,14 @@ fn simulate(attempts: &[(f64, bool)], slots: usize, half: f64) -> Vec<Completion
 }
 
 /// Stretches the time of a run: speed wanders by 10 % (AR(1) over seconds), and nothing moves for a minute in the middle.
-fn disturb(run: &mut [Completion], random: &mut Random) {
+/// Answers with the moment at which that minute is over.
+fn disturb(run: &mut [Completion], random: &mut Random) -> f64 {
     let end = run.last().map_or(0.0, |last| last.seconds);
     let freeze_at = end * (0.35 + 0.4 * random.uniform());
     let lasting = (-1.0_f64 / 120.0).exp();
     let mut wander = 0.1 * random.normal();
     let (mut own, mut real, mut frozen) = (0.0_f64, 0.0_f64, false);
+    let mut over = 0.0;
     for one in run {
         while own + 1.0 < one.seconds {
             own += 1.0;
@@ -148,11 +153,13 @@ fn disturb(run: &mut [Completion], random: &mut Random) {
             wander = lasting * wander + 0.1 * (1.0 - lasting * lasting).sqrt() * random.normal();
             if own > freeze_at && !frozen {
                 frozen = true;
-                real += 60.0;
+                real += FREEZE;
+                over = real;
             }
         }
         one.seconds = real + (one.seconds - own) * (-wander).exp();
     }
+    over
 }
 
 /// The engine and the files as they stand at a moment.
@@ -212,7 +219,7 @@ fn baselines(run: &[Completion], items: usize, now: f64) -> BTreeMap<&'static st
 }
 
 /// One run through the estimator.
-fn follow(run: &[Completion], items: usize, options: &Options, rows: &mut [Row]) {
+fn follow(run: &[Completion], items: usize, freeze_over: f64, options: &Options, rows: &mut [Row]) {
     let end = run.last().map_or(0.0, |last| last.seconds);
     let poll = options.poll.unwrap_or(if options.messy { 15.0 } else { 5.0 });
     let watched_from = if options.messy { (0.3 * end / poll).floor() * poll } else { 0.0 };
@@ -260,7 +267,8 @@ fn follow(run: &[Completion], items: usize, options: &Options, rows: &mut [Row])
         eta.refresh(Some(items as f64), Time::from_seconds(at - poll));
         let read = eta.read(Some(items as f64), Time::from_seconds(now));
         let Some(forecast) = read.known() else { continue };
-        let truth = end - now;
+        // Pauses still to come are not counted: nobody can know them.
+        let truth = end - now - (freeze_over - now).clamp(0.0, FREEZE);
         let bounds = forecast.seconds;
         let (low, high) = (bounds.low.unwrap_or(bounds.mid), bounds.high.unwrap_or(bounds.mid));
         row.error.push((bounds.mid / truth - 1.0).abs());
@@ -365,10 +373,8 @@ fn main() -> anyhow::Result<()> {
                 }
                 let half = options.slots as f64 * (0.3_f64.ln() + random.uniform() * (2.0_f64 / 0.3).ln()).exp();
                 let mut run = simulate(&attempts, options.slots, half);
-                if options.messy {
-                    disturb(&mut run, &mut random);
-                }
-                follow(&run, items, &options, if options.by_file { &mut own } else { &mut rows });
+                let freeze_over = if options.messy { disturb(&mut run, &mut random) } else { 0.0 };
+                follow(&run, items, freeze_over, &options, if options.by_file { &mut own } else { &mut rows });
             }
             if options.by_file {
                 print_text(&format!("{name} {}", path.display()), &own);

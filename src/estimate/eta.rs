@@ -21,6 +21,8 @@ mod lengths;
 mod order;
 mod plain;
 mod random;
+mod shapes;
+mod share;
 mod simulate;
 mod throughput;
 mod wander;
@@ -39,12 +41,13 @@ use items::Items;
 use lengths::{Histogram, LengthModel};
 use order::Order;
 use plain::Plain;
-use random::Random;
+use random::{Random, even};
+use share::{Part, Share, Verdict};
 use simulate::{Played, Standing, play};
 use throughput::{Throughput, draw};
 
 /// Ends that are played for a forecast.
-const DRAWS: u32 = 64;
+const DRAWS: u32 = 96;
 
 /// Seconds between forecasts.
 const PAUSE_BETWEEN: f64 = 3.0;
@@ -57,6 +60,9 @@ const MOST_POINTS: f64 = 400.0;
 
 /// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
 const FOREIGN: f64 = 0.10;
+
+/// A part of the engine's work that differs from the last one by less (in its logarithm) is the same.
+const NEW_PART: f64 = 0.07;
 
 /// What one look at the job says.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -130,6 +136,15 @@ pub struct Eta {
     followed: bool,
     /// The most items that failed at once.
     burst: f64,
+    /// The engines' last scrape as it was, and what of it is the job's.
+    scraped: Option<Look>,
+    share: Share,
+    part: Option<Part>,
+    told_tokens: f64,
+    /// Tokens of the answers that were told since the account of those in flight began.
+    told_since: f64,
+    /// So many of them ended before it began: a writer that buffers tells late.
+    late: f64,
     changed: bool,
     made: Option<Made>,
 }
@@ -157,9 +172,35 @@ impl Eta {
         }
         let failed_before = self.evidence.map_or(0.0, |before| before.failed);
         self.burst = self.burst.max(evidence.failed - failed_before);
+        // What is there at the first look came some time before it.
+        let done_before = self.evidence.map_or(f64::INFINITY, |before| before.settled - before.failed);
         self.changed |= self.evidence != Some(evidence);
         self.evidence = Some(evidence);
         self.take_what_was_before();
+        let done = evidence.settled - evidence.failed;
+        if let Some(look) = self.scraped.filter(|_| done > done_before) {
+            let tokens = (self.settings.lengths && !self.without_lengths).then_some(self.told_tokens);
+            let step = self.flight.step() / self.part.unwrap_or(Part::ALL).requests;
+            self.share.record(done, tokens, look, step);
+            if let Verdict::Steady(part) = self.share.verdict() {
+                self.adopt(part, look, done);
+            }
+        }
+    }
+
+    /// Of what the engines do only this part is the job's: those in flight are accounted for anew by it.
+    fn adopt(&mut self, part: Part, look: Look, done: f64) {
+        let before = self.part.unwrap_or(Part::ALL);
+        if (part.tokens / before.tokens).ln().abs() < NEW_PART && (part.requests / before.requests).ln().abs() < NEW_PART {
+            return;
+        }
+        self.part = Some(part);
+        self.throughput.scale(part.tokens / before.tokens);
+        (self.followed, self.spare, self.first_look) = (true, None, None);
+        (self.told_since, self.late) = (0.0, self.flight.step() * part.requests / before.requests / 2.0);
+        self.flight = Flight::default();
+        self.flight.look(part.of(look), 0.0, 0.0);
+        self.before = Some(done);
     }
 
     /// Takes a scrape of the job's engines.
@@ -167,6 +208,8 @@ impl Eta {
         if self.looked_at.is_some_and(|then| at <= then) {
             return; // The same scrape said twice.
         }
+        self.scraped = Some(look);
+        let look = self.part.map_or(look, |part| part.of(look));
         let settled = self.evidence.map_or(0.0, |evidence| evidence.settled);
         let before = self.flight.last();
         if before.is_none() {
@@ -238,22 +281,39 @@ impl Eta {
         if self.lengths > 0 || !tokens.is_empty() {
             self.spare = None;
         }
+        self.date(tokens.len());
         for &length in tokens {
             self.lengths += 1;
             if length == 0 || self.without_lengths {
                 continue;
             }
             let length = f64::from(length);
+            self.told_tokens += length;
             #[allow(clippy::cast_precision_loss)] // Items of a job.
             let nth = self.lengths as f64;
             match self.before {
                 Some(before) if nth > before => {
-                    let ended = self.flight.ended(length, nth - before);
+                    self.told_since += length;
+                    let ended = self.flight.ended(length, nth - before - self.late);
                     self.order.add(ended.length, before + ended.order);
                 }
                 _ => self.order.add(length, nth - 1.0),
             }
             self.changed = true;
+        }
+    }
+
+    /// So many lines come at once. More than the engine finished meanwhile are what a buffer held back, and at the moment
+    /// it was written it held nothing back: the last of them was the newest answer then, some time since the last look.
+    fn date(&mut self, lines: usize) {
+        #[allow(clippy::cast_precision_loss)] // Lines of one read.
+        let (lines, told) = (lines as f64, self.lengths as f64);
+        let (Some(before), Some(_)) = (self.before, self.flight.last().and_then(|look| look.finished)) else { return };
+        if lines > 1.5 * self.flight.step() + 2.0 {
+            let newest = self.flight.finished() - self.flight.step() / 2.0;
+            let late = told + lines - before - newest;
+            // The first time it is all that is known; later the errors of half a poll cancel.
+            self.late = if self.late == 0.0 { late } else { f64::midpoint(self.late, late) };
         }
     }
 
@@ -271,6 +331,7 @@ impl Eta {
         }
         self.before = None;
         self.first_look = None;
+        (self.told_since, self.late) = (0.0, 0.0);
         self.engine_down();
         self.made = None;
         self.changed = true;
@@ -331,12 +392,12 @@ impl Eta {
 
     fn by_engine(&self, total: f64) -> Option<Forecast> {
         let (look, evidence) = (self.flight.last()?, self.evidence?);
-        let finished = self.order.all();
+        let mut finished = self.order.all();
         if finished.count() < FEWEST {
             return None;
         }
         let hidden = self.hidden(look, evidence)?;
-        let aged = self.flight.ages();
+        let aged = self.ages(&mut finished, hidden);
         let left = (total - evidence.settled - hidden).max(0.0);
         if left <= 0.0 {
             return None;
@@ -358,10 +419,11 @@ impl Eta {
         let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
         let standing = Standing { ages: &ages, queue: queue.round() as usize, slots: slots as usize };
-        for _ in 0..DRAWS {
-            let effect = draw(&drift, &mut random).clamp(-2.0, 2.0);
-            let curve = model.draw(&mut random, (-effect).exp());
-            let law = learned.draw(&mut random);
+        for nth in 0..DRAWS {
+            let chance = random.uniform();
+            let effect = draw(&drift, &mut random, chance).clamp(-2.0, 2.0);
+            let curve = model.draw(&mut random, even(nth, 0), (-effect).exp());
+            let law = learned.draw(&mut random, even(nth, 1), even(nth, 2));
             let played: Played = play(&standing, &curve, &curve, &law, &mut random);
             seconds.push(played.seconds);
             let all = finished.total() + ages.iter().sum::<f64>() + played.tokens;
@@ -382,6 +444,23 @@ impl Eta {
         LengthModel::fit(finished, &unfinished, self.settings.max_tokens)
     }
 
+    /// The requests in flight. Those that ended and are not told yet are taken out of the account, and have lengths such
+    /// that the engine's count of tokens is right.
+    fn ages(&self, finished: &mut Histogram, hidden: f64) -> Vec<Aged> {
+        if self.without_lengths || hidden < 1.0 {
+            return self.flight.ages();
+        }
+        let average = finished.total() / finished.count();
+        let tokens = self.flight.finished_tokens() - self.told_since + self.late * average;
+        let tokens = tokens.clamp(0.3 * hidden * average, 3.0 * hidden * average);
+        let mut flight = self.flight.clone();
+        let told = flight.finished() - hidden;
+        for ended in flight.ended_untold(told, tokens, &mut Random::new(self.settings.seed)) {
+            finished.add(ended.length, 1.0);
+        }
+        flight.ages()
+    }
+
     fn usual_running(&self) -> f64 {
         self.throughput.usual_running().unwrap_or(0.0)
     }
@@ -390,8 +469,11 @@ impl Eta {
     /// more than the job that it has other clients.
     fn hidden(&self, look: Look, evidence: Evidence) -> Option<f64> {
         let (Some(before), Some(_)) = (self.before, look.finished) else { return Some(0.0) };
+        if self.share.verdict() == Verdict::Unsteady {
+            return None;
+        }
         let told = evidence.settled - evidence.failed - before;
-        let more = self.flight.finished() - told;
+        let more = self.flight.finished() - told + self.late;
         if more > 100.0_f64.max(2.0 * look.running) && more > FOREIGN * self.flight.finished() {
             return None;
         }

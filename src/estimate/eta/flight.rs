@@ -118,6 +118,9 @@ pub(super) struct Flight {
     /// Finished since the first look, and u then.
     marks: VecDeque<(f64, f64)>,
     finished: f64,
+    /// Finished between the last two looks, and tokens of the finished since the first one.
+    step: f64,
+    finished_tokens: f64,
     /// Those that were aborted between the last two looks, as far as can be said.
     gone: Vec<Aged>,
     /// The longest answer that ended, and how many did.
@@ -150,6 +153,16 @@ impl Flight {
         self.finished
     }
 
+    /// Requests that it finished between the last two looks.
+    pub(super) const fn step(&self) -> f64 {
+        self.step
+    }
+
+    /// Tokens of the requests that it finished since the first look.
+    pub(super) const fn finished_tokens(&self) -> f64 {
+        self.finished_tokens
+    }
+
     /// Takes a look. `lines` is how many items were finished since the last one by the files, for an engine that does
     /// not count, and `failed` how many failed. Answers with how many finished and their tokens, if the engine says.
     pub(super) fn look(&mut self, look: Look, lines: f64, failed: f64) -> Option<(f64, f64)> {
@@ -164,6 +177,9 @@ impl Flight {
         let counted = increase(before.finished, look.finished);
         let finished = counted.unwrap_or(lines);
         self.finished += finished;
+        self.step = finished;
+        let of_finished = increase(before.finished_tokens, look.finished_tokens);
+        self.finished_tokens += of_finished.unwrap_or(0.0);
         self.marks.push_back((self.finished, self.u));
         if self.marks.len() > MAX_MARKS {
             self.marks.pop_front();
@@ -179,7 +195,10 @@ impl Flight {
         self.owed = (self.owed - new).max(-look.running);
         // Those that were there before, not those that took their places.
         if aborted >= 1.0 {
-            self.gone.extend(self.spread(whole(aborted)));
+            let dropped = self.spread(whole(aborted));
+            // What they generated stays in the counter, and no answer will explain it.
+            self.stray += dropped.iter().map(|one| one.age).sum::<f64>();
+            self.gone.extend(dropped);
             self.drop_evenly(aborted);
         }
         self.begin(new, from);
@@ -191,7 +210,7 @@ impl Flight {
             self.cleared.iter_mut().for_each(|one| one.age = (one.age - step).max(1.0));
             self.cells.clear();
         }
-        counted.zip(increase(before.finished_tokens, look.finished_tokens))
+        counted.zip(of_finished)
     }
 
     /// Those that run already when we come: their ages add up to what the engine holds, and are spread as the ages of
@@ -343,16 +362,42 @@ impl Flight {
     /// Requests that finished with `tokens` together, and nothing tells which: of those in flight some whose ages add up
     /// to it. Exact for one at a time, and the average is right for many.
     pub(super) fn ended_together(&mut self, finished: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
+        let half_poll = self.cells.last().map_or(0.0, |cell| (cell.to - cell.from) / 2.0);
+        self.ended_before(half_poll, finished, tokens, random)
+    }
+
+    /// Those that finished after the `nth` and that nobody told of yet, look by look; `tokens` is what all of them have.
+    pub(super) fn ended_untold(&mut self, nth: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
+        let from = self.marks.partition_point(|mark| mark.0 <= nth);
+        let (mut before, mut untold, mut u) = (nth, Vec::new(), self.marks.get(from.saturating_sub(1)).map_or(0.0, |mark| mark.1));
+        for &(count, until) in self.marks.iter().skip(from) {
+            untold.push((count - before, self.u - f64::midpoint(u, until)));
+            (before, u) = (count, until);
+        }
+        let per_one = tokens / (self.finished - nth).max(1.0);
+        let mut ended = Vec::new();
+        let mut owed = 0.0;
+        for (count, back) in untold {
+            owed += count;
+            let now = owed.floor();
+            owed -= now;
+            ended.extend(self.ended_before(back, now, now * per_one, random));
+        }
+        ended
+    }
+
+    fn ended_before(&mut self, back: f64, finished: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
         let all: f64 = self.cells.iter().map(|cell| cell.unexplained).sum();
-        let (size, chosen) = (whole(all), whole(finished));
-        let chosen = chosen.min(size);
+        let mut aged = self.spread(whole(all));
+        // Who began only afterwards was not among them.
+        let newest = self.u - self.cells.last().map_or(0.0, |cell| cell.from);
+        aged.retain(|one| one.age > back || back <= newest);
+        for one in &mut aged {
+            one.age = (one.age - back).max(1.0);
+        }
+        let (size, chosen) = (aged.len(), whole(finished).min(aged.len()));
         if chosen == 0 {
             return Vec::new();
-        }
-        let half_poll = self.cells.last().map_or(0.0, |cell| (cell.to - cell.from) / 2.0);
-        let mut aged = self.spread(size);
-        for one in &mut aged {
-            one.age = (one.age - half_poll).max(1.0);
         }
         for place in 0..chosen {
             let other = place + random.below(size - place);
@@ -377,7 +422,7 @@ impl Flight {
         let mut ended = Vec::with_capacity(chosen);
         for one in aged {
             let length = (one.age * scale).max(1.0);
-            let began = self.u - half_poll - length;
+            let began = self.u - back - length;
             self.longest = self.longest.max(length);
             self.ended += 1.0;
             let place = self.cells.partition_point(|cell| cell.to < began).min(self.cells.len().saturating_sub(1));

@@ -11,7 +11,8 @@
 //! approximation of the evidence). A draw is one from the normal around the mode; the precision of a walk is
 //! tridiagonal, so everything is linear in the number of bins and nothing grows with the number of answers.
 
-use super::random::Random;
+use super::random::{Random, weighted_at};
+use super::shapes::{SHAPES, fitted};
 
 /// Edges of bins grow by this ratio: fine enough that a constant hazard within is no loss.
 const RATIO: f64 = 1.25;
@@ -30,6 +31,14 @@ const ROUGHNESS: [(f64, f64); 4] = [(0.4, 0.15), (0.8, 0.35), (1.4, 0.35), (2.4,
 /// any age seen so far, whatever their bulk will look like is still to come; of the last thousandth that is not so.
 const CALM: f64 = 0.6;
 const WILD: f64 = 0.9;
+
+/// Where the seen ends another kind of answer may begin (two modes, a heavy tail): with this weight the logarithm of the
+/// hazard may jump there by so much, and what is beyond the jump is calm. The weight is halved when only this share is
+/// left beyond.
+const JUMPING: f64 = 0.5;
+const JUMP: f64 = 1.5;
+const CALMER: f64 = 0.7;
+const FEW_LEFT: f64 = 0.01;
 
 /// The share of answers beyond everything seen at which it is half as rough.
 const HALF_WILD: f64 = 0.2;
@@ -117,6 +126,16 @@ pub(super) struct LengthModel {
     last: usize,
 }
 
+/// How the hazard goes on beyond everything seen.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    roughness: f64,
+    jump: Option<f64>,
+}
+
+/// What ended in each bin, the tokens spent there, and the logarithms of the hazards around which the walk moves.
+type Seen<'a> = (&'a [f64], &'a [f64], &'a [f64]);
+
 /// The mode of one walk, and the factor of its precision: diagonal and below it.
 #[derive(Debug, Clone)]
 struct Fit {
@@ -167,16 +186,34 @@ impl LengthModel {
         }
         let unseen = (-hazard).exp();
         let tail = CALM + (WILD - CALM) * unseen / (unseen + HALF_WILD);
-        let fits: Vec<Fit> =
-            ROUGHNESS.iter().map(|&(rough, prior)| Fit::new(&events, &exposure, rough, tail, prior)).collect();
+        let jumping = JUMPING * unseen / (unseen + FEW_LEFT);
+        let tails = [
+            (Tail { roughness: tail, jump: None }, 1.0 - jumping),
+            (Tail { roughness: CALMER * tail, jump: Some(JUMP) }, jumping),
+        ];
+        let edges: Vec<f64> = (first..=last).map(upper_edge).collect();
+        let centre = (events.iter().sum::<f64>().max(0.5) / exposure.iter().sum::<f64>().max(1.0)).ln();
+        let mut fits = Vec::with_capacity(SHAPES.len() * ROUGHNESS.len());
+        for (deviation, weight) in SHAPES {
+            let shape = match deviation {
+                None => vec![centre; events.len()],
+                Some(deviation) => fitted(&edges, &events, &exposure, deviation),
+            };
+            for (rough, prior) in ROUGHNESS {
+                for (tail, share) in tails {
+                    fits.push(Fit::new((&events, &exposure, &shape), rough, tail, prior * weight * share));
+                }
+            }
+        }
         let best = fits.iter().map(|fit| fit.evidence).fold(f64::NEG_INFINITY, f64::max);
         let weights = fits.iter().map(|fit| (fit.evidence - best).exp()).collect();
         Self { fits, weights, first, last }
     }
 
-    /// One distribution of lengths that could be the true one, with every hazard times `factor`.
-    pub(super) fn draw(&self, random: &mut Random, factor: f64) -> Curve {
-        let fit = self.fits.get(random.weighted(&self.weights));
+    /// One distribution of lengths that could be the true one, with every hazard times `factor`; `share` chooses among
+    /// the walks.
+    pub(super) fn draw(&self, random: &mut Random, share: f64, factor: f64) -> Curve {
+        let fit = self.fits.get(weighted_at(&self.weights, share));
         let logs = fit.map_or_else(Vec::new, |fit| fit.draw(random));
         Curve::new(self.edges(), logs.into_iter().map(|log| log.exp() * factor))
     }
@@ -195,15 +232,18 @@ impl LengthModel {
 
 impl Fit {
     /// Newton's method on the logarithm of the posterior, which is concave.
-    fn new(events: &[f64], exposure: &[f64], rough: f64, tail: f64, prior: f64) -> Self {
+    fn new((events, exposure, shape): Seen<'_>, rough: f64, tail: Tail, prior: f64) -> Self {
         const RIDGE: f64 = 1e-3;
         let walk = 1.0 / (rough * rough * RATIO.ln());
-        let calm = 1.0 / (tail.powi(2) * RATIO.ln());
+        let calm = 1.0 / (tail.roughness.powi(2) * RATIO.ln());
         let size = events.len();
         let seen = exposure.iter().rposition(|exposed| *exposed > 0.0).unwrap_or(0);
         // What holds a bin to the next one.
-        let hold = |bin: usize| if bin < seen { walk } else { calm };
-        let centre = (events.iter().sum::<f64>().max(0.5) / exposure.iter().sum::<f64>().max(1.0)).ln();
+        let hold = |bin: usize| match tail.jump {
+            Some(jump) if bin + 1 == seen => 1.0 / (jump * jump),
+            _ if bin < seen => walk,
+            _ => calm,
+        };
         let prior_diagonal: Vec<f64> = (0..size)
             .map(|bin| {
                 let before = bin.checked_sub(1).map_or(0.0, hold);
@@ -211,13 +251,13 @@ impl Fit {
             })
             .collect();
         let off: Vec<f64> = (0..size.saturating_sub(1)).map(|bin| -hold(bin)).collect();
-        let mut mode = vec![centre; size];
+        let mut mode = shape.to_vec();
         let mut factor = (Vec::new(), Vec::new());
         for _ in 0..60 {
             let rates: Vec<f64> = mode.iter().zip(exposure).map(|(log, exposed)| exposed * log.exp()).collect();
             let diagonal: Vec<f64> = prior_diagonal.iter().zip(&rates).map(|(a, b)| a + b).collect();
             factor = factorise(&diagonal, &off);
-            let away: Vec<f64> = mode.iter().map(|log| log - centre).collect();
+            let away: Vec<f64> = mode.iter().zip(shape).map(|(log, shape)| log - shape).collect();
             let pull = times(&prior_diagonal, &off, &away);
             let slope: Vec<f64> =
                 events.iter().zip(&rates).zip(&pull).map(|((ended, rate), pull)| ended - rate - pull).collect();
@@ -231,7 +271,7 @@ impl Fit {
                 break;
             }
         }
-        let away: Vec<f64> = mode.iter().map(|log| log - centre).collect();
+        let away: Vec<f64> = mode.iter().zip(shape).map(|(log, shape)| log - shape).collect();
         let quadratic: f64 = times(&prior_diagonal, &off, &away).iter().zip(&away).map(|(a, b)| a * b).sum();
         let likelihood: f64 = events
             .iter()

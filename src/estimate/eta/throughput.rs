@@ -8,7 +8,7 @@
 //! **A pause is not a slow engine.** Time without a single token while requests run, and time in which the engine did
 //! not answer, is left out together with the looks that it began and ended in.
 
-use super::random::Random;
+use super::random::{Random, weighted_at};
 use super::wander::{Guess, guesses};
 
 /// Intervals that are kept; then neighbours are joined, so that a run of a week is as many.
@@ -64,6 +64,15 @@ impl Throughput {
         self.newest = None;
         self.after_pause = true;
         self.paused_seconds += seconds;
+    }
+
+    /// Of all that was measured only this share was the job's.
+    pub(super) fn scale(&mut self, share: f64) {
+        let spans = self.spans.iter_mut().chain([&mut self.under_way.0]).chain(&mut self.newest);
+        for span in spans {
+            span.tokens *= share;
+            span.running_seconds *= share;
+        }
     }
 
     fn join(&mut self, span: Span) {
@@ -138,7 +147,7 @@ impl Throughput {
         let logs: Vec<f64> = laws
             .iter()
             .zip(&squares)
-            .map(|(law, square)| -0.5 * (((law.half / slots / 0.75).ln() / 0.55).powi(2) + square / variance))
+            .map(|(law, square)| -0.5 * (((law.half / slots / 0.75).ln() / 0.5).powi(2) + square / variance))
             .collect();
         let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = logs.iter().map(|log| (log - best).exp()).collect();
@@ -202,17 +211,17 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// One law that could be the true one for the time ahead.
-    pub(super) fn draw(&self, random: &mut Random) -> Law {
-        let law = self.laws.get(random.weighted(&self.weights)).copied().unwrap_or(Law { peak: 1e-9, half: 1.0 });
-        Law { peak: law.peak * draw(&self.drift, random).exp(), ..law }
+    /// One law that could be the true one for the time ahead; `share` chooses among them.
+    pub(super) fn draw(&self, random: &mut Random, share: f64, drift_share: f64) -> Law {
+        let law = self.laws.get(weighted_at(&self.weights, share)).copied().unwrap_or(Law { peak: 1e-9, half: 1.0 });
+        Law { peak: law.peak * draw(&self.drift, random, drift_share).exp(), ..law }
     }
 }
 
-/// One of the guesses.
-pub(super) fn draw(guesses: &[Guess], random: &mut Random) -> f64 {
+/// One of the guesses, chosen by `share`.
+pub(super) fn draw(guesses: &[Guess], random: &mut Random, share: f64) -> f64 {
     let weights: Vec<f64> = guesses.iter().map(|guess| guess.weight).collect();
-    let guess = guesses.get(random.weighted(&weights)).copied();
+    let guess = guesses.get(weighted_at(&weights, share)).copied();
     guess.map_or(0.0, |guess| guess.mean + guess.deviation * random.normal())
 }
 

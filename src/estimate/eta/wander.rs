@@ -11,7 +11,7 @@ const LASTING: [f64; 5] = [0.0, 0.5, 0.8, 0.93, 0.985];
 
 /// Deviations of the logarithm of the level, with prior weights.
 const STRENGTH: [(f64, f64); 7] =
-    [(0.0, 0.40), (0.02, 0.1), (0.05, 0.12), (0.1, 0.13), (0.2, 0.12), (0.4, 0.08), (0.8, 0.05)];
+    [(0.0, 0.55), (0.02, 0.08), (0.05, 0.09), (0.1, 0.09), (0.2, 0.09), (0.4, 0.06), (0.8, 0.04)];
 
 /// The average over the blocks ahead less the average of those behind, as one guess among several.
 #[derive(Debug, Clone, Copy, PartialEq)]
