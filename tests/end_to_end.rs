@@ -175,7 +175,8 @@ fn a_finished_job_is_mailed_once_and_everything_agrees() {
 }
 
 /// Every query of every dashboard gives data on the real Prometheus. Queries of what this scene does not have may be
-/// empty: a second bound of a plain ETA, alerts while nothing is wrong, and forecasts that need ten minutes.
+/// empty: a second bound of a plain ETA, alerts and throttling while nothing is wrong, and forecasts that
+/// need ten minutes.
 fn dashboards_have_data(scene: &Scene) {
     let may_be_empty = [
         "bound=\"low\"",
@@ -186,6 +187,7 @@ fn dashboards_have_data(scene: &Scene) {
         "fill_bytes_per_second",
         "longhaul_job_deadline",
         "longhaul_source_up",
+        "longhaul_gpu_throttled",
     ];
     let mut queries = BTreeSet::new();
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/dashboards")).unwrap() {
@@ -249,13 +251,16 @@ fn ctrl_c_leaves_nothing_behind() {
     let mut demo = Demo::start_in(home.path(), &["--seed", "3"]);
     wait_for("the job moves", LIMIT, || demo.job()["done"].as_f64().filter(|done| *done > 0.0));
     assert!(before() > 0, "its files are there while it runs");
-    let worker = wait_for("its worker", LIMIT, || children_of(demo.process.0.id()).first().copied());
+    let workers =
+        wait_for("its workers", LIMIT, || Some(children_of(demo.process.0.id())).filter(|all| all.len() == 2));
     demo.process.signal(Signal::SIGINT);
     assert_eq!(demo.process.wait(Duration::from_secs(10)), Some(0));
     assert_eq!(before(), 0, "no file is left");
-    wait_for("the worker is gone", Duration::from_secs(5), || {
-        (!std::path::Path::new(&format!("/proc/{worker}")).exists()).then_some(())
-    });
+    for worker in workers {
+        wait_for("a worker is gone", Duration::from_secs(5), || {
+            (!std::path::Path::new(&format!("/proc/{worker}")).exists()).then_some(())
+        });
+    }
 }
 
 fn children_of(parent: u32) -> Vec<u32> {

@@ -1,53 +1,13 @@
 //! A machine with GPUs, or what looks like one to the program.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::path::Path;
 
 use serde_json::Value;
 
-use super::support::fetched;
+pub use super::support::nvml::Library;
+use super::support::nvml::build;
 use super::support::sidecar::{Scene, Sidecar, find};
-
-/// Which library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Library {
-    Today,
-    /// Without the calls of the last years.
-    Old,
-    /// Without event sets.
-    WithoutEvents,
-}
-
-/// Builds it once.
-fn build(library: Library) -> PathBuf {
-    static BUILT: OnceLock<Mutex<BTreeMap<Library, PathBuf>>> = OnceLock::new();
-    let mut built = BUILT.get_or_init(Mutex::default).lock().unwrap();
-    built
-        .entry(library)
-        .or_insert_with(|| {
-            let header = fetched("include", "nvml.h");
-            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{library:?}-{}.so", std::process::id()));
-            let define = match library {
-                Library::Today => "-DTODAY",
-                Library::Old => "-DOLD",
-                Library::WithoutEvents => "-DWITHOUT_EVENTS",
-            };
-            let status = Command::new("cc")
-                .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused", "-O1", "-shared", "-fPIC", "-fvisibility=hidden"])
-                .args(["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-z,nodelete", define, "-I"])
-                .arg(header.parent().unwrap())
-                .arg("-o")
-                .arg(&path)
-                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/fake_nvml.c"))
-                .status()
-                .expect("a C compiler");
-            assert!(status.success(), "fake_nvml.c does not compile against NVIDIA's header");
-            path
-        })
-        .clone()
-}
 
 /// A folder with the state of the GPUs, and the program in it.
 pub struct Machine {

@@ -8,6 +8,7 @@
 pub mod engine;
 pub mod golden;
 pub mod hangfs;
+pub mod nvml;
 pub mod peers;
 pub mod sidecar;
 pub mod smtp;

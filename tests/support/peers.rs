@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Process, encode, free_port, get_json, tool, try_get, wait_for};
+use super::{Process, encode, free_port, get_json, nvml, tool, try_get, wait_for};
 
 /// A rule file with all durations of `for` and `keep_firing_for` divided by `factor`, and a second at least.
 pub fn scaled_rules(factor: f64) -> String {
@@ -59,6 +59,8 @@ impl Demo {
         let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .args(["demo", "--web.listen-address", "127.0.0.1:0"])
             .env("TMPDIR", folder)
+            // Eight GPUs, whatever the machine has.
+            .env("LD_LIBRARY_PATH", nvml::build(nvml::Library::Today).parent().unwrap())
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
