@@ -191,7 +191,9 @@ impl Eta {
     /// Of what the engines do only this part is the job's: those in flight are accounted for anew by it.
     fn adopt(&mut self, part: Part, look: Look, done: f64) {
         let before = self.part.unwrap_or(Part::ALL);
-        if (part.tokens / before.tokens).ln().abs() < NEW_PART && (part.requests / before.requests).ln().abs() < NEW_PART {
+        if (part.tokens / before.tokens).ln().abs() < NEW_PART
+            && (part.requests / before.requests).ln().abs() < NEW_PART
+        {
             return;
         }
         self.part = Some(part);

@@ -369,7 +369,8 @@ impl Flight {
     /// Those that finished after the `nth` and that nobody told of yet, look by look; `tokens` is what all of them have.
     pub(super) fn ended_untold(&mut self, nth: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
         let from = self.marks.partition_point(|mark| mark.0 <= nth);
-        let (mut before, mut untold, mut u) = (nth, Vec::new(), self.marks.get(from.saturating_sub(1)).map_or(0.0, |mark| mark.1));
+        let (mut before, mut untold, mut u) =
+            (nth, Vec::new(), self.marks.get(from.saturating_sub(1)).map_or(0.0, |mark| mark.1));
         for &(count, until) in self.marks.iter().skip(from) {
             untold.push((count - before, self.u - f64::midpoint(u, until)));
             (before, u) = (count, until);

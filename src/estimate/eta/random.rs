@@ -49,12 +49,6 @@ impl Random {
     pub fn below(&mut self, length: usize) -> usize {
         ((self.uniform() * length as f64) as usize).min(length.saturating_sub(1))
     }
-
-    /// A place drawn in proportion to `weights`.
-    pub fn weighted(&mut self, weights: &[f64]) -> usize {
-        let share = self.uniform();
-        weighted_at(weights, share)
-    }
 }
 
 /// The place at this share of the sum of `weights`.
@@ -93,7 +87,10 @@ mod tests {
         let (mut a, mut b, mut c) = (Random::new(1), Random::new(2), Random::new(3));
         assert!((mean(Box::new(move || a.exponential())) - 1.0).abs() < 0.02);
         assert!((mean(Box::new(move || b.normal().powi(2))) - 1.0).abs() < 0.02);
-        assert!((mean(Box::new(move || f64::from(u8::from(c.weighted(&[1.0, 3.0]) == 1)))) - 0.75).abs() < 0.01);
-        assert_eq!((one.below(0), one.weighted(&[])), (0, 0));
+        assert!(
+            (mean(Box::new(move || f64::from(u8::from(weighted_at(&[1.0, 3.0], c.uniform()) == 1)))) - 0.75).abs()
+                < 0.01
+        );
+        assert_eq!((one.below(0), weighted_at(&[], 0.5)), (0, 0));
     }
 }

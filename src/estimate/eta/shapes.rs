@@ -8,8 +8,7 @@
 //! answers always end early (refusals), and some go on.
 
 /// Deviations of the logarithm of the length, with prior weights; none is a constant hazard.
-pub(super) const SHAPES: [(Option<f64>, f64); 3] =
-    [(None, 0.5), (Some(0.45), 0.25), (Some(0.75), 0.25)];
+pub(super) const SHAPES: [(Option<f64>, f64); 3] = [(None, 0.5), (Some(0.45), 0.25), (Some(0.75), 0.25)];
 
 /// Over a length that grows e times this share ends, whatever the shape says.
 const FLOOR: f64 = 0.03;
@@ -53,8 +52,15 @@ fn hazards(edges: &[f64], middle: f64, deviation: f64) -> impl Iterator<Item = f
         let until = cumulative((edge.ln() - middle) / deviation);
         let width = edge - from;
         // FLOOR / x integrated over the bin; the first begins at 0.
-        let floor = if edge.ln() > middle { 0.0 } else if from > 0.0 { FLOOR * (edge / from).ln() } else { FLOOR };
-        let hazard = ((until - before).max(1e-9) + floor) / width; let hazard = hazard.max(1e-12);
+        let floor = if edge.ln() > middle {
+            0.0
+        } else if from > 0.0 {
+            FLOOR * (edge / from).ln()
+        } else {
+            FLOOR
+        };
+        let hazard = ((until - before).max(1e-9) + floor) / width;
+        let hazard = hazard.max(1e-12);
         (from, before) = (edge, until);
         hazard
     })
@@ -64,7 +70,8 @@ fn hazards(edges: &[f64], middle: f64, deviation: f64) -> impl Iterator<Item = f
 fn cumulative(z: f64) -> f64 {
     if z > 5.0 {
         let square = z * z;
-        return 0.5 * square + (z * (std::f64::consts::TAU).sqrt()).ln() - (1.0 / square).mul_add(-1.0, 0.0).ln_1p().max(-0.05);
+        return 0.5 * square + (z * (std::f64::consts::TAU).sqrt()).ln()
+            - (1.0 / square).mul_add(-1.0, 0.0).ln_1p().max(-0.05);
     }
     -(1.0 - lower(z)).ln()
 }
@@ -72,9 +79,8 @@ fn cumulative(z: f64) -> f64 {
 /// The share of a standard normal below `z`, within 1e-7 (Abramowitz and Stegun 26.2.17).
 fn lower(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
-    let polynomial = t
-        * (0.319_381_530
-            + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let polynomial =
+        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
     let tail = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt() * polynomial;
     if z < 0.0 { tail } else { 1.0 - tail }
 }

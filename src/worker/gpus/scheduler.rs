@@ -49,7 +49,7 @@ const EVENT_WAIT: Duration = Duration::from_secs(5);
 
 /// What comes back from a lane.
 pub(super) enum Done {
-    Opened(Result<(Nvml, GpuInventory), Failure>),
+    Opened(Box<Result<(Nvml, GpuInventory), Failure>>),
     /// A new list, where there is one.
     Checked(Result<Option<GpuInventory>, Failure>),
     Read {
@@ -177,7 +177,8 @@ impl Scheduler {
             };
             let work = move || {
                 drop(old);
-                Done::Opened(gpus::open().and_then(|nvml| gpus::list(&nvml, &before).map(|list| (nvml, list))))
+                let opened = gpus::open().and_then(|nvml| gpus::list(&nvml, &before).map(|list| (nvml, list)));
+                Done::Opened(Box::new(opened))
             };
             self.ask("nvmlInit", now, Box::new(work));
         }
@@ -288,7 +289,7 @@ impl Scheduler {
             (Lane::Nvml, result) => {
                 self.asked = None;
                 match result {
-                    Some(Done::Opened(result)) => self.opened(result),
+                    Some(Done::Opened(result)) => self.opened(*result),
                     Some(Done::Checked(result)) => self.checked(result),
                     _ => self.start_failed(panicked()),
                 }

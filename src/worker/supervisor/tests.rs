@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::clock::Anchor;
 use crate::config::Limits;
+use crate::worker::Plan;
 
 /// Impatient, so that the tests are not: the order of the waits is that of the defaults.
 const IMPATIENT: Patience = Patience {
