@@ -144,8 +144,9 @@ fn sensible(sample: &EngineSample) {
             finished,
             unfinished,
             finished_tokens,
+            finished_lengths,
             created,
-        } = *rank;
+        } = rank;
         let fields = [
             running,
             waiting,
@@ -158,7 +159,13 @@ fn sensible(sample: &EngineSample) {
             finished_tokens,
             created,
         ];
-        assert!(fields.into_iter().flatten().all(|value| value.is_finite() && value >= 0.0), "{rank:?}");
+        assert!(fields.into_iter().flatten().all(|value| value.is_finite() && *value >= 0.0), "{rank:?}");
+        if let Some(lengths) = finished_lengths {
+            let counts = || lengths.buckets.iter().map(|(_, count)| *count).chain([lengths.count]);
+            assert!(counts().all(|count| count.is_finite() && count >= 0.0), "{rank:?}");
+            assert!(counts().zip(counts().skip(1)).all(|(less, more)| less <= more), "{rank:?}");
+            assert!(lengths.buckets.is_sorted_by(|(low, _), (high, _)| low < high), "{rank:?}");
+        }
         assert!(kv_cache_usage.is_none_or(|share| share <= 1.0), "{rank:?}");
     }
     assert!(sample.process_start.is_none_or(f64::is_finite));

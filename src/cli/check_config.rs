@@ -75,8 +75,9 @@ pub fn summary(file: &str, config: &Config, rules: usize) -> String {
             format!("all that are mounted, and by name {named}")
         }
     };
+    let engines = config.engines.iter().map(|engine| &engine.name).chain(config.pools.iter().map(|pool| &pool.name));
     let rows = [
-        ("engines", names(config.engines.iter().map(|engine| shown(engine.name.as_str())).collect())),
+        ("engines", names(engines.map(|name| shown(name.as_str())).collect())),
         ("jobs", names(config.jobs.iter().map(|job| shown(job.name.as_str())).collect())),
         ("jobs_dir", jobs_dir),
         ("volumes", volumes),

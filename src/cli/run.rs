@@ -43,7 +43,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let mails = way_out(&settings.config);
     let jobs = settings.config.jobs.len();
-    let engines = settings.config.engines.iter().filter(|engine| !engine.discovered).count();
+    let engines =
+        settings.config.engines.iter().filter(|engine| !engine.discovered).count() + settings.config.pools.len();
     let storage = settings.config.storage.display().to_string();
     let (lifecycle, mut requests) = Lifecycle::new(hostname());
     let options = Options {

@@ -17,8 +17,11 @@ pub const DEFAULT_STORAGE: &str = "/var/lib/longhaul";
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// `engines`.
+    /// `engines` with a URL.
     pub engines: Vec<Engine>,
+    /// `engines` with `file_sd`.
+    #[serde(default)]
+    pub pools: Vec<Pool>,
     /// `volumes`.
     pub volumes: Vec<WatchedVolume>,
     /// `gpus.expected`.
@@ -62,6 +65,38 @@ pub struct Engine {
     pub timeout: Duration,
     /// Nobody configured it: it is tried because it may be there, and its absence is no failure.
     pub discovered: bool,
+}
+
+/// Engines that files name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    /// What jobs call it; its engines are called by it and their address.
+    pub name: EngineName,
+    /// Paths or patterns of files in Prometheus' format.
+    pub file_sd: Vec<String>,
+    /// Of its engines, as in [`Engine`].
+    pub bearer_token_file: Option<PathBuf>,
+    /// Of its engines.
+    pub ca_file: Option<PathBuf>,
+    /// Between scrapes, and between looks at the files.
+    pub interval: Duration,
+    /// For one scrape.
+    pub timeout: Duration,
+}
+
+impl Pool {
+    /// One of its engines.
+    pub fn engine(&self, name: EngineName, url: String) -> Engine {
+        Engine {
+            name,
+            url,
+            bearer_token_file: self.bearer_token_file.clone(),
+            ca_file: self.ca_file.clone(),
+            interval: self.interval,
+            timeout: self.timeout,
+            discovered: false,
+        }
+    }
 }
 
 /// One path whose volume is watched whatever the excludes say.

@@ -12,6 +12,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             engines: Vec::new(),
+            pools: Vec::new(),
             volumes: Vec::new(),
             gpus_expected: None,
             jobs_dir: Some("/run/longhaul/jobs".into()),

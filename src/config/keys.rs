@@ -71,8 +71,12 @@ pub const ENGINE: Section = Section {
     keys: &[
         key("name", "a name", "required", "The label `engine`."),
         key("url", "a URL", "required, or file_sd", "Where its metrics are, as http://127.0.0.1:8000/metrics."),
-        key("file_sd", "a list of file patterns", "none", "Prometheus file_sd files that name engines.")
-            .later("does not read file_sd files yet; ignored"),
+        key(
+            "file_sd",
+            "a list of file patterns",
+            "none",
+            "Prometheus file_sd files that name engines, instead of url.",
+        ),
         ADD_BEARER,
         ADD_CA,
         key("interval", "a duration", "5s", "From scrape to scrape."),

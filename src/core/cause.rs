@@ -5,7 +5,7 @@ use super::jobs::Job;
 use super::volumes::Obstacle;
 use super::world::World;
 use crate::model::Time;
-use crate::model::snapshot::{EngineState, GpusView, StallCause};
+use crate::model::snapshot::{GpusView, StallCause};
 
 /// A client goes on with answers that were on their way when a GPU was lost; one that was lost longer before the last
 /// movement did not stop the job.
@@ -18,9 +18,9 @@ impl World {
         if stopped.is_some_and(|at| gpus.trouble_since(at - GPU_BEFORE_SECONDS).is_some()) {
             return StallCause::GpuLost;
         }
-        let engines: Vec<_> = self.engines_of(job).map(|(_, engine)| engine).collect();
+        let engines: Vec<_> = self.engines_of(job).collect();
         // One that has never answered is down for this purpose: a job that moved needs its engine.
-        if engines.iter().any(|engine| engine.state() != EngineState::Up) {
+        if engines.iter().any(|engine| !engine.is_up()) {
             return StallCause::EngineDown;
         }
         let volumes = job.outputs().iter().filter_map(|output| output.volume.as_ref());

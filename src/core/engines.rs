@@ -1,8 +1,11 @@
 //! Engines: rates over ranks, restarts, and whether one is up.
 //!
-//! Counters are followed per rank, since one rank that restarts must not hide behind the sum. A restart is taken from
-//! the server's own start time or the creation time of its counters where they are exposed; only without either does a
-//! counter that went back count, and one scrape counts one restart at most.
+//! Counters are followed per rank, since one rank that restarts must not hide behind the sum. What is a restart, and what
+//! is the answer of another process, is judged in [`restarts`]; one scrape counts one restart at most.
+
+mod all;
+mod rank;
+mod restarts;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +15,12 @@ use crate::estimate::eta::Look;
 use crate::estimate::rate::CounterRate;
 use crate::model::engine::{EngineSample, ModelSample, RankSample};
 use crate::model::snapshot::{EngineState, EngineView, ModelView};
-use crate::model::{Answer, EngineName, Time};
+use crate::model::{Answer, EngineName, Failure, FailureKind, Time};
+use crate::text;
+
+pub use all::Engines;
+use rank::{Ended, Rank};
+use restarts::{Restarts, Verdict};
 
 /// Two scrapes this far apart still make a rate; a saturated engine misses some.
 const SHORTEST_GAP: Duration = Duration::from_secs(60);
@@ -20,11 +28,20 @@ const SHORTEST_GAP: Duration = Duration::from_secs(60);
 /// Scrapes that may be missed.
 const MISSED_SCRAPES: u32 = 3;
 
-/// One configured engine.
+/// The longest prompts are read in less.
+const LONG_PROMPT: Duration = Duration::from_secs(120);
+
+/// Of an engine that several processes answer for.
+const SEVERAL: &str = "several processes answer for it, each with counts of its own: scrape each by its own address, or \
+                       let API servers share one PROMETHEUS_MULTIPROC_DIR";
+
+/// One engine: configured, or a target of a pool.
 #[derive(Debug)]
 pub struct Engine {
     name: EngineName,
     url: String,
+    /// Where it comes from, if not from the configuration itself.
+    pool: Option<EngineName>,
     discovered: bool,
     /// Scrapes further apart have no rate between them.
     longest_gap: Duration,
@@ -37,36 +54,9 @@ pub struct Engine {
     last_scrape: Option<Time>,
     sample: EngineSample,
     ranks: BTreeMap<(String, String), Rank>,
-    restarts: u64,
+    restarts: Restarts,
     tokens: f64,
     ended: Ended,
-}
-
-/// Requests that ended, growing through restarts; they begin with what the engine counted before the first scrape.
-#[derive(Debug, Clone, Copy, Default)]
-struct Ended {
-    finished: f64,
-    tokens: f64,
-    aborted: f64,
-}
-
-/// The counters of one rank of one model.
-#[derive(Debug, Default)]
-struct Rank {
-    generation: CounterRate,
-    prompt: CounterRate,
-    preemptions: CounterRate,
-    finished: CounterRate,
-    ended: EndedCounters,
-    generated: Option<f64>,
-}
-
-/// The counters of [`Ended`] of one rank.
-#[derive(Debug, Default)]
-struct EndedCounters {
-    finished: CounterRate,
-    tokens: CounterRate,
-    aborted: CounterRate,
 }
 
 impl Engine {
@@ -75,6 +65,7 @@ impl Engine {
         Self {
             name: config.name.clone(),
             url: config.url.clone(),
+            pool: None,
             discovered: config.discovered,
             longest_gap: SHORTEST_GAP.max(config.interval * MISSED_SCRAPES),
             unwatched: false,
@@ -84,10 +75,15 @@ impl Engine {
             last_scrape: None,
             sample: EngineSample::default(),
             ranks: BTreeMap::new(),
-            restarts: 0,
+            restarts: Restarts::default(),
             tokens: 0.0,
             ended: Ended::default(),
         }
+    }
+
+    /// A target of a pool.
+    pub fn target(pool: &config::Pool, name: EngineName, url: String) -> Self {
+        Self { pool: Some(pool.name.clone()), ..Self::new(&pool.engine(name, url)) }
     }
 
     /// An earlier run of ours saw it answer then: if it does not now, it is down and not just never seen.
@@ -105,22 +101,31 @@ impl Engine {
         &self.name
     }
 
+    /// Where it is scraped.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The pool that it is a target of.
+    pub const fn pool(&self) -> Option<&EngineName> {
+        self.pool.as_ref()
+    }
+
+    /// Whether a job names it, or its pool.
+    pub fn serves(&self, job: &config::Job) -> bool {
+        job.engines.iter().any(|name| *name == self.name || Some(name) == self.pool.as_ref())
+    }
+
     /// A good scrape.
     pub fn scraped(&mut self, sample: &EngineSample, at: Time) {
-        if self.last_scrape.is_some() && self.has_restarted(sample) {
-            self.restarts += 1;
+        let verdict = self.restarts.judge(sample, at);
+        if verdict == Verdict::Restarted {
             self.ranks.clear();
         }
         // A rank that is not exposed any more must not keep its last rate.
         self.ranks.retain(|(model, rank), _| sample.models.get(model).is_some_and(|m| m.ranks.contains_key(rank)));
-        // Not whether it ever answered: that may have been to an earlier run of ours.
-        let first = !std::mem::replace(&mut self.scraped, true);
-        for (model, ModelSample { ranks }) in &sample.models {
-            for (rank, sample) in ranks {
-                let rank = self.ranks.entry((model.clone(), rank.clone())).or_default();
-                self.tokens += rank.record(sample, at);
-                self.ended.add(rank.ended.record(sample, at, first));
-            }
+        if verdict != Verdict::Doubtful {
+            self.record(sample, at);
         }
         self.unwatched = self.last_scrape.is_some_and(|last| at.since(last) > self.longest_gap);
         if self.unwatched {
@@ -133,10 +138,31 @@ impl Engine {
         self.sample = sample.clone();
     }
 
+    fn record(&mut self, sample: &EngineSample, at: Time) {
+        // Not whether it ever answered: that may have been to an earlier run of ours.
+        let first = !std::mem::replace(&mut self.scraped, true);
+        // SGLang before `realtime_tokens_total` counts tokens only when a request ends: better than nothing.
+        let ranks = || sample.models.values().flat_map(|model| model.ranks.values());
+        let live = ranks().any(|rank| rank.generation_tokens.is_some());
+        for (model, ModelSample { ranks }) in &sample.models {
+            for (rank, sample) in ranks {
+                let rank = self.ranks.entry((model.clone(), rank.clone())).or_default();
+                let tokens = if live { sample.generation_tokens } else { sample.finished_tokens };
+                let (new, ended) = rank.record(sample, tokens, at, first);
+                self.tokens += new;
+                self.ended.add(ended);
+            }
+        }
+    }
+
     /// A failed scrape.
-    pub fn failed(&mut self, reason: &str) {
+    pub fn failed(&mut self, failure: &Failure) {
         self.up = false;
-        self.reason = Some(reason.to_owned());
+        self.reason = Some(failure.message.clone());
+        // Silence may be a batch that takes its time; what is refused or broken is gone.
+        if !matches!(failure.kind, FailureKind::Timeout | FailureKind::Internal) {
+            self.restarts.was_gone();
+        }
     }
 
     /// Tokens generated since the first scrape, growing through restarts; unknown while none was seen.
@@ -145,9 +171,11 @@ impl Engine {
     }
 
     /// What its last scrape says to an estimate; `None` without the gauges and counters that it needs.
-    pub fn look(&self) -> Option<Look> {
-        let ranks = || self.sample.models.values().flat_map(|model| model.ranks.values());
-        let sum = |read: fn(&RankSample) -> Option<f64>| sum_known(ranks().map(read));
+    pub fn look(&self, now: Time) -> Option<Look> {
+        if self.restarts.several(now) {
+            return None;
+        }
+        let sum = |read: fn(&RankSample) -> Option<f64>| self.sum(read);
         let (running, waiting) = self.requests()?;
         sum(|rank| rank.generation_tokens)?;
         let finished = sum(|rank| rank.finished).map(|_| self.ended.finished);
@@ -158,7 +186,9 @@ impl Engine {
             finished,
             finished_tokens: sum(|rank| rank.finished_tokens).and(finished).map(|_| self.ended.tokens),
             aborted: sum(|rank| rank.unfinished).map(|_| self.ended.aborted),
-            held: sum(|rank| Some(rank.generation_tokens? - rank.finished_tokens?)),
+            held: sum(|rank| rank.generation_tokens)
+                .zip(sum(|rank| rank.finished_tokens))
+                .map(|(all, finished)| all - finished),
         })
     }
 
@@ -167,30 +197,58 @@ impl Engine {
         self.unwatched
     }
 
+    /// Whether its last scrape was good.
+    pub const fn is_up(&self) -> bool {
+        self.up
+    }
+
     /// Where it stands.
-    pub const fn state(&self) -> EngineState {
-        match (self.up, self.last_scrape) {
-            (true, _) => EngineState::Up,
-            (false, Some(_)) => EngineState::Down,
-            (false, None) => EngineState::NeverSeen,
+    pub fn state(&self, now: Time) -> EngineState {
+        match (self.last_scrape, self.up) {
+            (None, _) => EngineState::NeverSeen,
+            (Some(_), _) if self.restarts.is_loop(now) => EngineState::CrashLoop,
+            (Some(_), false) => EngineState::Down,
+            (Some(_), true) if self.restarts.is_fresh(now) => EngineState::Restarting,
+            (Some(_), true) => EngineState::Up,
         }
     }
 
     /// Requests in the batch and in the queue over all models, while up.
     pub fn requests(&self) -> Option<(f64, f64)> {
-        let sum = |read: fn(&RankSample) -> Option<f64>| {
-            let ranks = self.sample.models.values().flat_map(|model| model.ranks.values());
-            sum_known(ranks.map(read))
-        };
-        if self.up { sum(|rank| rank.running).zip(sum(|rank| rank.waiting)) } else { None }
+        if self.up { self.sum(|rank| rank.running).zip(self.sum(|rank| rank.waiting)) } else { None }
+    }
+
+    /// Over all models of the last scrape.
+    fn sum(&self, read: fn(&RankSample) -> Option<f64>) -> Option<f64> {
+        sum_known(self.sample.models.values().map(|model| model.sum(read)))
     }
 
     /// Tokens per second over all models, while up.
     pub fn tokens_per_second(&self, now: Time) -> Option<f64> {
-        if !self.up {
+        if !self.up || self.restarts.several(now) {
             return None;
         }
-        sum_known(self.ranks.values().map(|rank| rank.generation.read(now).get()))
+        sum_known(self.sample.models.keys().map(|model| self.rate(model, |rank| &rank.generation, now).get()))
+    }
+
+    /// The increase per second over the ranks of a model that count it.
+    fn rate(&self, model: &str, read: fn(&Rank) -> &CounterRate, now: Time) -> Answer<f64> {
+        if self.restarts.several(now) {
+            return Answer::unknown(SEVERAL);
+        }
+        // As for gauges: all named ranks count it, or the one without a name does for all.
+        let ranks = self.ranks.iter().filter(|((of, _), _)| of == model).map(|((_, name), rank)| (name, read(rank)));
+        let (whole, named): (Vec<_>, Vec<_>) = ranks.partition(|(name, _)| name.is_empty());
+        let by_rank = named.iter().any(|(_, rate)| !rate.is_empty());
+        let mut sum = None;
+        for (_, rate) in if by_rank { named } else { whole } {
+            match rate.read(now) {
+                Answer::Known(rate) => sum = Some(sum.unwrap_or(0.0) + rate),
+                Answer::Unknown { .. } if rate.is_empty() && !by_rank => {}
+                unknown @ Answer::Unknown { .. } => return unknown,
+            }
+        }
+        Answer::from_option(sum, "the engine does not expose it")
     }
 
     /// As the snapshot shows it; one that nobody configured and that never answered is not shown.
@@ -199,110 +257,72 @@ impl Engine {
             return None;
         }
         let models = if self.up { self.model_views(now) } else { BTreeMap::new() };
+        let several = self.restarts.several(now).then(|| SEVERAL.to_owned());
+        let stuck = models.iter().find_map(|(model, view)| why_stuck(model, view));
+        let in_flight = self.sum(|rank| rank.running).zip(self.sum(|rank| rank.waiting));
         Some(EngineView {
             name: self.name.clone(),
             url: self.url.clone(),
-            state: self.state(),
+            pool: self.pool.clone(),
+            dialect: self.scraped.then_some(self.sample.dialect),
+            state: self.state(now),
             up: self.up,
-            restarts: self.restarts,
-            last_scrape_at: Answer::from_option(self.last_scrape.map(unix), "it has not answered yet"),
-            reason: self.reason.clone().or_else(|| self.sample.warnings.first().cloned()),
+            restarts: self.restarts.count(),
+            last_restart_at: Answer::from_option(self.restarts.last().map(&unix), "no restart was seen"),
+            last_scrape_at: Answer::from_option(self.last_scrape.map(&unix), "it has not answered yet"),
+            interrupted: match (self.up, in_flight) {
+                (true, _) => Answer::unknown("it answers"),
+                (false, Some((running, waiting))) => Answer::Known(running + waiting),
+                (false, None) => Answer::unknown("it has not said how many requests it has"),
+            },
+            reason: self.reason.clone().or(several).or(stuck).or_else(|| self.sample.warnings.first().cloned()),
             models,
         })
     }
 
     fn model_views(&self, now: Time) -> BTreeMap<String, ModelView> {
         let view = |model: &str, sample: &ModelSample| {
-            let rate = |read: fn(&Rank) -> &CounterRate| {
-                let mut reason = None;
-                let rates = self.ranks.iter().filter(|((of, _), _)| of == model).map(|(_, rank)| {
-                    let answer = read(rank).read(now);
-                    reason = reason.take().or_else(|| answer.reason().map(str::to_owned));
-                    answer.get()
-                });
-                let sum = sum_known(rates);
-                Answer::from_option(sum, reason.unwrap_or_else(|| "the engine does not expose it".to_owned()))
-            };
+            let rate = |read: fn(&Rank) -> &CounterRate| self.rate(model, read, now);
             let gauge = |read: fn(&RankSample) -> Option<f64>| {
-                Answer::from_option(sum_known(sample.ranks.values().map(read)), "the engine does not expose it")
+                Answer::from_option(sample.sum(read), "the engine does not expose it")
             };
+            let usage = |rank: &RankSample| rank.kv_cache_usage;
+            let usages = || sample.ranks.values().filter_map(usage);
             #[allow(clippy::cast_precision_loss)]
-            let ranks = sample.ranks.len() as f64;
+            let count = sample.count(usage) as f64;
+            let ranks = || self.ranks.iter().filter(|((of, _), _)| of == model);
+            let stuck = |rank: &Rank| if self.restarts.several(now) { Duration::ZERO } else { rank.stuck() };
+            let longest = ranks().max_by_key(|(_, rank)| stuck(rank));
             ModelView {
                 generation_tokens_per_second: rate(|rank| &rank.generation),
                 prompt_tokens_per_second: rate(|rank| &rank.prompt),
                 running: gauge(|rank| rank.running),
                 waiting: gauge(|rank| rank.waiting),
-                kv_cache_usage: gauge(|rank| rank.kv_cache_usage).map(|sum| sum / ranks),
+                kv_cache_usage: gauge(usage).map(|sum| sum / count),
+                kv_cache_usage_max: Answer::from_option(
+                    usages().reduce(f64::max).filter(|_| sample.sum(usage).is_some()),
+                    "the engine does not expose it",
+                ),
                 preemptions_per_second: rate(|rank| &rank.preemptions),
                 finished_requests_per_second: rate(|rank| &rank.finished),
+                ranks: sample.count(|rank| rank.running.or(rank.generation_tokens)),
+                stuck_seconds: longest.map_or(0.0, |(_, rank)| stuck(rank).as_secs_f64()),
+                stuck_rank: longest.filter(|(_, rank)| !stuck(rank).is_zero()).map(|((_, name), _)| name.clone()),
             }
         };
         self.sample.models.iter().map(|(model, sample)| (model.clone(), view(model, sample))).collect()
     }
-
-    fn has_restarted(&self, new: &EngineSample) -> bool {
-        if let (Some(before), Some(now)) = (self.sample.process_start, new.process_start) {
-            // A start time is constant for a process; a second of tolerance is for rounding.
-            return (before - now).abs() > 1.0;
-        }
-        let mut went_back = false;
-        for (model, ModelSample { ranks }) in &new.models {
-            for (rank, sample) in ranks {
-                let old = self.sample.models.get(model).and_then(|model| model.ranks.get(rank));
-                if let (Some(before), Some(now)) = (old.and_then(|old| old.created), sample.created) {
-                    if (before - now).abs() > 1.0 {
-                        return true;
-                    }
-                } else {
-                    let before = self.ranks.get(&(model.clone(), rank.clone())).and_then(|rank| rank.generated);
-                    went_back |=
-                        matches!((before, sample.generation_tokens), (Some(before), Some(now)) if now < before);
-                }
-            }
-        }
-        went_back
-    }
 }
 
-impl Rank {
-    fn start_anew(&mut self) {
-        for rate in [&mut self.generation, &mut self.prompt, &mut self.preemptions, &mut self.finished] {
-            rate.start_anew();
-        }
+/// What to say of a model of which a rank stands still. Before that it is a long prompt.
+fn why_stuck(model: &str, view: &ModelView) -> Option<String> {
+    if view.stuck_seconds < LONG_PROMPT.as_secs_f64() {
+        return None;
     }
-
-    /// Takes a scrape; answers how many tokens are new.
-    fn record(&mut self, sample: &RankSample, at: Time) -> f64 {
-        let follow = |rate: &mut CounterRate, value: Option<f64>| value.map_or(0.0, |value| rate.record(value, at));
-        follow(&mut self.prompt, sample.prompt_tokens);
-        follow(&mut self.preemptions, sample.preemptions);
-        follow(&mut self.finished, sample.finished);
-        self.generated = sample.generation_tokens.or(self.generated);
-        follow(&mut self.generation, sample.generation_tokens)
-    }
-}
-
-impl Ended {
-    fn add(&mut self, more: Self) {
-        self.finished += more.finished;
-        self.tokens += more.tokens;
-        self.aborted += more.aborted;
-    }
-}
-
-impl EndedCounters {
-    /// Takes a scrape; answers with what is new, at the first of all with what there was.
-    fn record(&mut self, sample: &RankSample, at: Time, first: bool) -> Ended {
-        let follow = |rate: &mut CounterRate, value: Option<f64>| {
-            value.map_or(0.0, |value| rate.record(value, at) + if first { value } else { 0.0 })
-        };
-        Ended {
-            finished: follow(&mut self.finished, sample.finished),
-            tokens: follow(&mut self.tokens, sample.finished_tokens),
-            aborted: follow(&mut self.aborted, sample.unfinished),
-        }
-    }
+    let rank = view.stuck_rank.as_deref().filter(|rank| !rank.is_empty());
+    let whose = rank.map_or_else(String::new, |rank| format!("rank {rank} of "));
+    let span = text::span(view.stuck_seconds);
+    Some(format!("{whose}{model} has had requests for {span} and generated nothing: its workers may hang"))
 }
 
 /// The sum, unless one of them is unknown or there is none: half a sum is a wrong number.
@@ -315,104 +335,4 @@ fn sum_known(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn engine() -> Engine {
-        Engine::new(&config::Engine {
-            name: EngineName::new("vllm0"),
-            url: "http://127.0.0.1:8000/metrics".into(),
-            bearer_token_file: None,
-            ca_file: None,
-            interval: Duration::from_secs(5),
-            timeout: Duration::from_secs(10),
-            discovered: false,
-        })
-    }
-
-    fn sample(start: Option<f64>, ranks: &[(&str, f64)]) -> EngineSample {
-        let ranks = ranks
-            .iter()
-            .map(|&(rank, tokens)| {
-                let sample = RankSample {
-                    generation_tokens: Some(tokens),
-                    running: Some(4.0),
-                    kv_cache_usage: Some(0.4),
-                    ..RankSample::default()
-                };
-                (rank.to_owned(), sample)
-            })
-            .collect();
-        EngineSample {
-            models: [("m".to_owned(), ModelSample { ranks })].into(),
-            process_start: start,
-            ..EngineSample::default()
-        }
-    }
-
-    fn at(seconds: f64) -> Time {
-        Time::from_seconds(seconds)
-    }
-
-    #[test]
-    fn b52_ranks_are_summed_and_b54_a_ratio_is_averaged() {
-        let mut engine = engine();
-        assert_eq!(engine.state(), EngineState::NeverSeen);
-        engine.scraped(&sample(Some(1.0), &[("0", 0.0), ("1", 1000.0)]), at(0.0));
-        engine.scraped(&sample(Some(1.0), &[("0", 500.0), ("1", 1100.0)]), at(5.0));
-        let view = engine.view(at(5.0), Time::seconds).unwrap();
-        let model = &view.models["m"];
-        assert_eq!(model.generation_tokens_per_second.get(), Some(120.0));
-        assert_eq!(model.running.get(), Some(8.0));
-        assert_eq!(model.kv_cache_usage.get(), Some(0.4));
-        assert_eq!(model.waiting.reason(), Some("the engine does not expose it"));
-        assert_eq!(engine.tokens(), Some(600.0));
-        engine.failed("connection refused");
-        let view = engine.view(at(10.0), Time::seconds).unwrap();
-        assert_eq!(
-            (view.state, view.models.len(), view.reason.as_deref()),
-            (EngineState::Down, 0, Some("connection refused"))
-        );
-    }
-
-    #[test]
-    fn a_restart_counts_once_and_tokens_go_on() {
-        let mut engine = engine();
-        engine.scraped(&sample(Some(100.0), &[("0", 1_120_015.0)]), at(0.0));
-        engine.failed("connection refused");
-        engine.scraped(&sample(Some(200.0), &[("0", 978.0)]), at(90.0));
-        engine.scraped(&sample(Some(200.0), &[("0", 1478.0)]), at(95.0));
-        assert_eq!((engine.restarts, engine.tokens()), (1, Some(500.0)));
-        assert_eq!(engine.tokens_per_second(at(95.0)), Some(100.0), "never negative");
-    }
-
-    #[test]
-    fn after_a_gap_its_tokens_count_and_its_rate_starts_anew() {
-        let mut engine = engine();
-        for (second, tokens) in [(0.0, 0.0), (5.0, 500.0), (86_405.0, 3500.0)] {
-            engine.scraped(&sample(Some(1.0), &[("0", tokens)]), at(second));
-        }
-        assert_eq!((engine.tokens(), engine.tokens_per_second(at(86_405.0))), (Some(3500.0), None));
-        // The same observation twice, then an ordinary one.
-        engine.scraped(&sample(Some(1.0), &[("0", 3500.0)]), at(86_405.0));
-        engine.scraped(&sample(Some(1.0), &[("0", 4000.0)]), at(86_410.0));
-        assert_eq!(engine.tokens_per_second(at(86_410.0)), Some(100.0));
-    }
-
-    #[test]
-    fn one_that_answered_an_earlier_run_of_ours_is_down_and_not_unknown() {
-        let mut engine = engine();
-        engine.answered_before(at(50.0));
-        assert_eq!((engine.state(), engine.last_answer()), (EngineState::Down, Some(at(50.0))));
-        engine.scraped(&sample(Some(1.0), &[("0", 900.0)]), at(100.0));
-        assert_eq!((engine.state(), engine.restarts, engine.tokens()), (EngineState::Up, 0, Some(0.0)));
-    }
-
-    #[test]
-    fn without_any_start_time_a_counter_that_goes_back_is_a_restart() {
-        let mut engine = engine();
-        engine.scraped(&sample(None, &[("0", 5000.0), ("1", 7000.0)]), at(0.0));
-        engine.scraped(&sample(None, &[("0", 10.0), ("1", 20.0)]), at(5.0));
-        assert_eq!(engine.restarts, 1, "one restart of the server, not one for each rank");
-    }
-}
+mod tests;

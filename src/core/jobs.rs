@@ -40,6 +40,8 @@ pub struct Job {
     patience: Duration,
     outputs: Vec<OutputReading>,
     merged: Merged,
+    /// For its engine, see [`Job::waits_for_engine`].
+    waits: bool,
     run: Run,
 }
 
@@ -106,7 +108,15 @@ impl Job {
     pub fn new(config: config::Job, poll_interval: Duration) -> Self {
         let patience = patience(poll_interval);
         let run = Run::new(&config, patience);
-        Self { config, readings: BTreeMap::new(), patience, outputs: Vec::new(), merged: Merged::default(), run }
+        Self {
+            config,
+            readings: BTreeMap::new(),
+            patience,
+            outputs: Vec::new(),
+            merged: Merged::default(),
+            waits: false,
+            run,
+        }
     }
 
     /// The same job under another configuration: what its sources that stay have said still stands, and the run goes
@@ -172,6 +182,12 @@ impl Job {
         self.run.eta.engine_down();
     }
 
+    /// Whether an engine of it has not answered yet. A job with nothing done waits for it: that is no stall, however long
+    /// a model takes to load.
+    pub fn waits_for_engine(&mut self, one_is_not_there: bool) {
+        self.waits = one_is_not_there && self.settled().is_none_or(|settled| settled == 0.0);
+    }
+
     /// The output paths were measured.
     pub fn measured(&mut self, outputs: &[OutputReading]) {
         self.outputs = outputs.to_vec();
@@ -183,6 +199,9 @@ impl Job {
         let (written_at, looked_at) = (self.merged.written_at, self.looked_at());
         self.run.moves.record(counts, written_at, looked_at, at);
         self.run.writes.record(Counts { engine_tokens: None, ..counts }, written_at, looked_at, at);
+        if self.waits {
+            self.run.moves.excuse();
+        }
         self.run.ended = self.end(at);
         if self.run.ended.is_none() {
             let total = self.total();
@@ -196,7 +215,7 @@ impl Job {
             JobState::Finished
         } else if self.is_complete() {
             JobState::Finishing
-        } else if self.run.moves.last_moved().is_none() {
+        } else if self.waits || self.run.moves.last_moved().is_none() {
             JobState::Waiting
         } else if self.stalled(now).get() == Some(true) {
             JobState::Stalled

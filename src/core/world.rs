@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::model::job::{DropIn, Reading};
-use crate::model::observation::{Fact, Observation};
+use crate::model::observation::{Fact, Observation, Target};
 use crate::model::snapshot::{
-    GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
+    EngineState, GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
 };
 use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
 
-use super::engines::Engine;
+use super::engines::{Engine, Engines};
 use super::gpus::Gpus;
 use super::jobs::Job;
 use super::message;
@@ -30,7 +30,7 @@ pub struct World {
     started: Time,
     wall_offset: f64,
     roster: Roster,
-    engines: Vec<Engine>,
+    engines: Engines,
     pub(super) volumes: Volumes,
     gpus: Gpus,
     sources: Sources,
@@ -45,7 +45,7 @@ impl World {
     /// Nothing is known yet.
     pub fn new(config: Arc<Config>, instance: String, started: Time) -> Self {
         Self {
-            engines: config.engines.iter().map(Engine::new).collect(),
+            engines: Engines::new(&config),
             roster: Roster::new(&config.jobs, config.poll_interval),
             config,
             instance,
@@ -66,38 +66,27 @@ impl World {
     pub fn reconfigure(&mut self, config: Arc<Config>, instance: String) {
         let before = std::mem::replace(&mut self.config, config);
         self.instance = instance;
-        let mut known: Vec<(&config::Engine, Engine)> =
-            before.engines.iter().zip(std::mem::take(&mut self.engines)).collect();
         let config = Arc::clone(&self.config);
-        self.engines = config
-            .engines
-            .iter()
-            .map(|engine| match known.iter().position(|(before, _)| *before == engine) {
-                Some(index) => known.swap_remove(index).1,
-                None => Engine::new(engine),
-            })
-            .collect();
+        let gone_engines = self.engines.reconfigure(&before, &config);
         self.roster.reconfigure(&config.jobs, config.poll_interval);
         self.volumes.forget_paths();
         let kept = sources_of(&config);
-        let gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
+        let mut gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
+        gone.extend(gone_engines.iter().map(SourceId::engine));
         self.sources.retain(|source| !gone.contains(source));
     }
 
     /// When each engine last answered, in Unix seconds by the wall clock: an earlier run's time line is not ours.
     pub fn last_answers(&self) -> BTreeMap<EngineName, f64> {
-        let answered =
-            |engine: &Engine| engine.last_answer().map(|at| (engine.name().clone(), at.seconds() + self.wall_offset));
-        self.engines.iter().filter_map(answered).collect()
+        let wall = |at: Time| at.seconds() + self.wall_offset;
+        self.engines.iter().filter_map(|engine| Some((engine.name().clone(), wall(engine.last_answer()?)))).collect()
     }
 
     /// Goes on with what an earlier run knew of engines.
     pub fn remember_answers(&mut self, answers: &BTreeMap<EngineName, f64>) {
-        for engine in &mut self.engines {
-            if let Some(&at) = answers.get(engine.name()) {
-                // A clock that was set back meanwhile leaves nothing in the future.
-                engine.answered_before(Time::from_seconds(at).min(self.started));
-            }
+        for (name, &at) in answers {
+            // A clock that was set back meanwhile leaves nothing in the future.
+            self.engines.remember(name, Time::from_seconds(at).min(self.started));
         }
     }
 
@@ -111,15 +100,14 @@ impl World {
                 return Some(self.snapshot(at));
             }
             Fact::WallClock { offset } => self.wall_offset = *offset,
-            Fact::Engine { engine, sample } => {
-                if let Some((index, config)) = self.config.engines.iter().enumerate().find(|(_, e)| e.name == *engine)
-                    && let Some(engine) = self.engines.get_mut(index)
-                {
+            Fact::Engine { engine: name, sample } => {
+                if let Some(engine) = self.engines.get_mut(name) {
                     engine.scraped(sample, at);
-                    self.sources.succeeded(&SourceId::engine(&config.name), took, at);
-                    self.looked_at(&config.name.clone(), at);
+                    self.sources.succeeded(&SourceId::engine(name), took, at);
+                    self.looked_at(name, at);
                 }
             }
+            Fact::Targets { pool, targets, failure } => self.retargeted(pool, targets, failure.as_ref(), (took, at)),
             Fact::Progress { job, reading } => {
                 if self.roster.read(job, source, &self.on_our_time_line(reading), at) {
                     self.sources.succeeded(source, took, at);
@@ -188,16 +176,15 @@ impl World {
 
     /// An engine was scraped: the jobs for which it is the last of their engines see all of them as they stand now.
     fn looked_at(&mut self, engine: &EngineName, at: Time) {
-        for job in self.roster.all_mut().filter(|job| job.config.engines.last() == Some(engine)) {
-            let pairs = self.config.engines.iter().zip(&self.engines);
-            let engines: Vec<&Engine> = pairs
-                .filter(|(config, _)| job.config.engines.contains(&config.name))
-                .map(|(_, engine)| engine)
-                .collect();
+        for job in self.roster.all_mut() {
+            let engines: Vec<_> = self.engines.of(&job.config).collect();
+            if engines.last().is_none_or(|last| last.name() != engine) {
+                continue;
+            }
             if engines.iter().any(|engine| engine.was_unwatched()) {
                 job.engine_down();
             }
-            let looks = engines.iter().map(|engine| engine.look());
+            let looks = engines.iter().map(|engine| engine.look(at));
             match looks.reduce(|sum, more| Some(sum?.and(more?))).flatten() {
                 Some(look) => job.looked(look, at),
                 None => job.engine_down(),
@@ -205,15 +192,35 @@ impl World {
         }
     }
 
+    /// The files of a pool were read.
+    fn retargeted(
+        &mut self,
+        name: &EngineName,
+        targets: &[Target],
+        failure: Option<&Failure>,
+        (took, at): (Option<u64>, Time),
+    ) {
+        let Some(pool) = self.config.pools.iter().find(|pool| pool.name == *name) else { return };
+        let gone = self.engines.retarget(pool, targets);
+        self.sources.retain(|source| !gone.iter().any(|engine| SourceId::engine(engine) == *source));
+        if !gone.is_empty() {
+            // What they had generated is not part of the sum any more.
+            let of_pool = |job: &&mut Job| job.config.engines.contains(name);
+            self.roster.all_mut().filter(of_pool).for_each(Job::engine_down);
+        }
+        match failure {
+            None => self.sources.succeeded(&SourceId::pool(name), took, at),
+            Some(failure) => self.sources.failed(&SourceId::pool(name), took, failure),
+        }
+    }
+
     fn failed(&mut self, source: &SourceId, took: Option<u64>, failure: &Failure) {
-        let engine = self.config.engines.iter().position(|engine| SourceId::engine(&engine.name) == *source);
-        if let Some(engine_index) = engine
-            && let Some(engine) = self.engines.get_mut(engine_index)
+        if let Some(name) = source.as_str().strip_prefix("engine/").map(EngineName::new)
+            && let Some(engine) = self.engines.get_mut(&name)
         {
-            engine.failed(&failure.message);
-            let name = self.config.engines.get(engine_index).map(|config| &config.name);
-            let needs = |job: &&mut Job| name.is_some_and(|name| job.config.engines.contains(name));
-            self.roster.all_mut().filter(needs).for_each(Job::engine_down);
+            engine.failed(failure);
+            let engine = &*engine;
+            self.roster.all_mut().filter(|job| engine.serves(&job.config)).for_each(Job::engine_down);
         }
         if *source == SourceId::gpus() {
             self.gpus.nvml_failed(&failure.message);
@@ -236,19 +243,15 @@ impl World {
     }
 
     fn tick(&mut self, at: Time) {
+        for job in self.roster.all_mut() {
+            // Its engine loads its model, however long that takes.
+            let loads = |engine: &Engine| engine.state(at) == EngineState::NeverSeen;
+            let loading = self.engines.of(&job.config).any(loads);
+            job.waits_for_engine(loading);
+        }
         let engines = &self.engines;
-        let names = &self.config.engines;
         self.roster.tick(self.config.retain_finished, at, |job| {
-            let mut tokens = None;
-            for engine in names
-                .iter()
-                .zip(engines)
-                .filter(|(config, _)| job.engines.contains(&config.name))
-                .map(|(_, engine)| engine)
-            {
-                tokens = engine.tokens().map(|more| tokens.unwrap_or(0.0) + more).or(tokens);
-            }
-            tokens
+            engines.of(job).filter_map(Engine::tokens).reduce(|sum, more| sum + more)
         });
         // A finished job's files may be tidied away, a vanished drop-in's never come back: neither is a source now.
         let over = self.roster.sources_that_are_over();
@@ -346,7 +349,7 @@ impl World {
             output_bytes: job.output_bytes(),
             projected_output_bytes: job.projected_output_bytes(),
             outputs: self.output_views(job),
-            engines: config.engines.clone(),
+            engines: self.engines_of(job).map(|engine| engine.name().clone()).collect(),
             phase: merged.phase.clone(),
             last_line: merged.last_line.clone(),
             message: String::new(),
@@ -359,21 +362,18 @@ impl World {
         if job.config.engines.is_empty() || job.ended().is_some() {
             return job.done_tokens_per_second(at);
         }
-        let mut sum = 0.0;
-        for (config, engine) in self.engines_of(job) {
+        let mut sum = None;
+        for engine in self.engines_of(job) {
             match engine.tokens_per_second(at) {
-                Some(rate) => sum += rate,
-                None => return Answer::unknown(format!("the engine {} does not say", config.name)),
+                Some(rate) => sum = Some(sum.unwrap_or(0.0) + rate),
+                None => return Answer::unknown(format!("the engine {} does not say", engine.name())),
             }
         }
-        Answer::Known(sum)
+        Answer::from_option(sum, "its engines are not known yet")
     }
 
-    pub(super) fn engines_of<'a>(
-        &'a self,
-        job: &'a Job,
-    ) -> impl Iterator<Item = (&'a crate::config::Engine, &'a Engine)> {
-        self.config.engines.iter().zip(&self.engines).filter(|(config, _)| job.config.engines.contains(&config.name))
+    pub(super) fn engines_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = &'a Engine> {
+        self.engines.of(&job.config)
     }
 
     fn output_views(&self, job: &Job) -> Vec<OutputView> {
@@ -420,9 +420,10 @@ impl World {
 /// The sources that a configuration names.
 fn sources_of(config: &Config) -> BTreeSet<SourceId> {
     let engines = config.engines.iter().map(|engine| SourceId::engine(&engine.name));
+    let pools = config.pools.iter().map(|pool| SourceId::pool(&pool.name));
     let jobs = config.jobs.iter().flat_map(|job| {
         let progress = job.progress.iter().map(|progress| SourceId::progress(&job.name, &progress.which));
         progress.chain([SourceId::outputs(&job.name)])
     });
-    engines.chain(jobs).chain(config.jobs_dir.iter().map(|_| SourceId::jobs_dir())).collect()
+    engines.chain(pools).chain(jobs).chain(config.jobs_dir.iter().map(|_| SourceId::jobs_dir())).collect()
 }

@@ -49,6 +49,11 @@ impl CounterRate {
         self.samples.drain(..self.samples.len().saturating_sub(1));
     }
 
+    /// No sample was ever taken.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
     /// Increase per second between the first and the last sample of the window.
     pub fn read(&self, now: Time) -> Answer<f64> {
         let (Some(&(first_at, first)), Some(&(last_at, last))) = (self.samples.front(), self.samples.back()) else {

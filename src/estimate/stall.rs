@@ -62,6 +62,13 @@ impl Stall {
         };
     }
 
+    /// What passed without movement is explained: patience begins anew.
+    pub fn excuse(&mut self) {
+        if let Some((moved, looked)) = self.last_moved.zip(self.looked_at) {
+            self.unwatched = looked.since(moved);
+        }
+    }
+
     /// When anything last moved.
     pub const fn last_moved(&self) -> Option<Time> {
         self.last_moved

@@ -29,19 +29,57 @@ pub enum Dialect {
     /// The engine answers, but with none of the families we know (vLLM with `--disable-log-stats`).
     #[default]
     None,
-    /// vLLM, V1 names.
+    /// vLLM, V0 or V1.
     Vllm,
+    /// SGLang.
+    Sglang,
+}
+
+impl Dialect {
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+        }
+    }
 }
 
 /// One model of an engine, by rank.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ModelSample {
-    /// By the `engine` label; the empty string where there is none.
+    /// By data-parallel rank (vLLM's label `engine`, SGLang's `dp_rank`); the empty string where there is none.
     pub ranks: BTreeMap<String, RankSample>,
 }
 
+impl ModelSample {
+    /// The sum over the ranks, unless one of them does not say: half a sum is a wrong number.
+    ///
+    /// SGLang counts finished requests for all ranks together, in the one without a name, and what runs for each: a
+    /// value is expected of all named ranks, or of the one without a name.
+    pub fn sum(&self, read: impl Fn(&RankSample) -> Option<f64>) -> Option<f64> {
+        let named = || self.ranks.iter().filter(|(rank, _)| !rank.is_empty()).map(|(_, sample)| read(sample));
+        if let Some(whole) = self.ranks.get("").and_then(&read)
+            && named().all(|value| value.is_none())
+        {
+            return Some(whole);
+        }
+        let mut sum = None;
+        for value in named() {
+            sum = Some(sum.unwrap_or(0.0) + value?);
+        }
+        sum
+    }
+
+    /// Ranks that say `read`.
+    pub fn count(&self, read: impl Fn(&RankSample) -> Option<f64>) -> usize {
+        self.ranks.values().filter(|sample| read(sample).is_some()).count()
+    }
+}
+
 /// One rank. `None` is a family or sample that is absent: unknown, not zero.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RankSample {
     /// Requests in the batch of the last engine step.
@@ -71,7 +109,20 @@ pub struct RankSample {
     /// Counter: tokens of finished requests (`request_generation_tokens_sum`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_tokens: Option<f64>,
+    /// How long the finished requests were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_lengths: Option<Lengths>,
     /// When the generation counter was created, in Unix seconds; changes when the server restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<f64>,
+}
+
+/// A histogram of the lengths of finished requests, in tokens, since the server started. From the same scrape as the
+/// counters, so what is in flight is the difference of the two.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Lengths {
+    /// Upper bound and how many requests were not longer, by bound; the infinite one is `count`.
+    pub buckets: Vec<(f64, f64)>,
+    /// All of them.
+    pub count: f64,
 }

@@ -70,6 +70,11 @@ impl SourceId {
         Self::new(format!("engine/{name}"))
     }
 
+    /// The files that name the engines of a pool.
+    pub fn pool(name: &EngineName) -> Self {
+        Self::new(format!("file_sd/{name}"))
+    }
+
     /// A progress source of a job; `which` is its kind, numbered from the second of a kind on (`log`, `log2`).
     pub fn progress(job: &JobName, which: &str) -> Self {
         Self::new(format!("progress/{job}/{which}"))

@@ -46,6 +46,16 @@ pub enum Fact {
         /// What it said.
         sample: EngineSample,
     },
+    /// The targets of a pool, complete; an engine that is not among them any more is gone.
+    Targets {
+        /// Which.
+        pool: EngineName,
+        /// What its files say, of a broken one what it said before.
+        targets: Vec<Target>,
+        /// Why a file could not be read.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        failure: Option<Failure>,
+    },
     /// A progress source was read.
     Progress {
         /// Whose.
@@ -150,6 +160,15 @@ pub enum Fact {
         /// On disk; false while the disk refuses and they are held in memory.
         durable: bool,
     },
+}
+
+/// One engine of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The pool's name with the address.
+    pub engine: EngineName,
+    /// Where it is scraped.
+    pub url: String,
 }
 
 /// Why a source could not be read.

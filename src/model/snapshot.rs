@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use gpus::{GpuView, GpusView, LastXid, XidsView};
 
+use super::engine::Dialect;
 use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
 
 /// Everything that is known at one moment.
@@ -297,11 +298,15 @@ pub enum EngineState {
     Up,
     /// It answered before and does not now: down, or loading its model.
     Down,
+    /// It answers again since a few minutes, as a new process.
+    Restarting,
+    /// It was restarted again and again in the last hour, whether it answers now or not.
+    CrashLoop,
 }
 
 impl EngineState {
     /// All values, for the state set.
-    pub const ALL: [Self; 3] = [Self::NeverSeen, Self::Up, Self::Down];
+    pub const ALL: [Self; 5] = [Self::NeverSeen, Self::Up, Self::Down, Self::Restarting, Self::CrashLoop];
 
     /// The label value.
     pub const fn as_str(self) -> &'static str {
@@ -309,6 +314,8 @@ impl EngineState {
             Self::NeverSeen => "never_seen",
             Self::Up => "up",
             Self::Down => "down",
+            Self::Restarting => "restarting",
+            Self::CrashLoop => "crash_loop",
         }
     }
 }
@@ -316,19 +323,29 @@ impl EngineState {
 /// One engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EngineView {
-    /// Its configured name.
+    /// Its configured name, or the pool's with its address.
     pub name: EngineName,
     /// Where it is scraped, without credentials.
     pub url: String,
+    /// The pool that it is a target of.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pool: Option<EngineName>,
+    /// Whose metrics it exposes; `None` before its first answer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dialect: Option<Dialect>,
     /// Where it stands.
     pub state: EngineState,
     /// Whether the last scrape was good.
     pub up: bool,
     /// Restarts seen since we started.
     pub restarts: u64,
+    /// When the last one was seen.
+    pub last_restart_at: Answer<f64>,
     /// When it last answered.
     pub last_scrape_at: Answer<f64>,
-    /// Why it does not answer.
+    /// While it does not answer: requests that it had when it last did.
+    pub interrupted: Answer<f64>,
+    /// Why it does not answer; while it does, what is odd about its answers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// By `model_name`; empty while down.
@@ -348,10 +365,20 @@ pub struct ModelView {
     pub waiting: Answer<f64>,
     /// Mean over ranks: a ratio is never summed.
     pub kv_cache_usage: Answer<f64>,
+    /// Of the fullest rank.
+    pub kv_cache_usage_max: Answer<f64>,
     /// Sum over ranks of the increase per second.
     pub preemptions_per_second: Answer<f64>,
     /// Sum over ranks of the increase per second.
     pub finished_requests_per_second: Answer<f64>,
+    /// Data-parallel ranks; 1 without.
+    pub ranks: usize,
+    /// For how long a rank has had requests and generated nothing, of the one that stands still longest; 0 when all
+    /// is well.
+    pub stuck_seconds: f64,
+    /// Which rank that is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stuck_rank: Option<String>,
 }
 
 /// One volume.

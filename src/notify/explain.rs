@@ -13,7 +13,8 @@ const OBJECT_LABELS: [&str; 6] = ["job_name", "mountpoint", "engine", "path", "s
 const STALLS: [&str; 1] = ["JobStalled"];
 
 /// Alerts about a volume or an engine that stop the jobs on it.
-const CAUSES: [&str; 4] = ["VolumeFull", "VolumeReadonly", "VolumeUnresponsive", "EngineDown"];
+const CAUSES: [&str; 6] =
+    ["VolumeFull", "VolumeReadonly", "VolumeUnresponsive", "EngineDown", "EngineCrashLoop", "EngineStuck"];
 
 /// For so long after a start an object that has not been seen yet is unknown rather than gone: its sources have to be
 /// polled first, and a slow engine answers in seconds.

@@ -49,6 +49,7 @@ impl SourceLog {
     fn news<'a>(&mut self, observation: &'a Observation) -> Option<News<'a>> {
         let (failure, first_is_news) = match &observation.fact {
             Fact::Engine { .. } | Fact::Progress { .. } | Fact::Gpus { .. } => (None, true),
+            Fact::Targets { failure, .. } => (failure.as_ref(), true),
             Fact::Outputs { .. }
             | Fact::Mounts { .. }
             | Fact::Space { .. }

@@ -17,8 +17,15 @@ use crate::worker::{GpuPlan, Plan};
 /// All that a task depends on.
 #[derive(Debug, Clone, PartialEq)]
 struct Watched {
-    engine: config::Engine,
+    what: Engines,
     response_limit: u64,
+}
+
+/// Where engines are.
+#[derive(Debug, Clone, PartialEq)]
+enum Engines {
+    One(config::Engine),
+    Pool(config::Pool),
 }
 
 /// Watches what the current configuration names, until `configs` or `out` is closed.
@@ -35,8 +42,9 @@ pub async fn follow(
     loop {
         let config = Arc::clone(&configs.borrow_and_update());
         let response_limit = config.limits.response;
-        let mut wanted: Vec<Watched> =
-            config.engines.iter().cloned().map(|engine| Watched { engine, response_limit }).collect();
+        let single = config.engines.iter().cloned().map(Engines::One);
+        let all = single.chain(config.pools.iter().cloned().map(Engines::Pool));
+        let mut wanted: Vec<Watched> = all.map(|what| Watched { what, response_limit }).collect();
         running.retain(|(watched, task)| match wanted.iter().position(|wanted| wanted == watched) {
             Some(index) => {
                 wanted.swap_remove(index);
@@ -48,8 +56,12 @@ pub async fn follow(
             }
         });
         for watched in wanted {
-            let watch = engines::watch(watched.engine.clone(), watched.response_limit, clock, out.clone());
-            running.push((watched, tasks.spawn(watch)));
+            let out = out.clone();
+            let task = match watched.what.clone() {
+                Engines::One(engine) => tasks.spawn(engines::watch(engine, response_limit, clock, out)),
+                Engines::Pool(pool) => tasks.spawn(engines::watch_pool(pool, response_limit, clock, out)),
+            };
+            running.push((watched, task));
         }
         renew(&plan, Plan::new(&config, clock.anchor()));
         renew(&gpu_plan, GpuPlan::new(&config, clock.anchor()));

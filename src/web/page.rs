@@ -171,7 +171,7 @@ fn headline(snapshot: &Snapshot) -> Vec<(Tone, String)> {
         let word = state.as_str();
         say(jobs(state), tone, &format!("job {word}"), &format!("jobs {word}"));
     }
-    let down = snapshot.engines.iter().filter(|engine| engine.state == EngineState::Down).count();
+    let down = snapshot.engines.iter().filter(|engine| !engine.up && engine.state != EngineState::NeverSeen).count();
     say(down, Tone::Bad, "engine down", "engines down");
     let lost = snapshot.gpus.list.iter().filter(|gpu| gpu.up.get() == Some(false)).count();
     say(lost, Tone::Bad, "GPU does not answer", "GPUs do not answer");

@@ -167,9 +167,13 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
         .map(|name| EngineView {
             name: EngineName::new(name),
             url: String::new(),
+            pool: None,
+            dialect: None,
             state: EngineState::NeverSeen,
             up: false,
             restarts: 0,
+            last_restart_at: Answer::unknown("no restart was seen"),
+            interrupted: Answer::unknown("it answers"),
             last_scrape_at: Answer::unknown("never seen"),
             reason: None,
             models: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul::model::engine::Dialect;
 use longhaul::model::gpu::{
     Absence, Errors, GpuInstance, GpuProcess, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier,
 };
@@ -263,16 +264,24 @@ fn engines() -> Vec<EngineView> {
         running: known(200.0),
         waiting: known(0.0),
         kv_cache_usage: known(0.715),
+        kv_cache_usage_max: known(0.715),
         preemptions_per_second: known(0.0),
         finished_requests_per_second: known(0.81),
+        ranks: 1,
+        stuck_seconds: 0.0,
+        stuck_rank: None,
     };
     vec![
         EngineView {
             name: EngineName::new("vllm0"),
             url: "http://127.0.0.1:8000/metrics".into(),
+            pool: None,
+            dialect: Some(Dialect::Vllm),
             state: EngineState::Up,
             up: true,
             restarts: 1,
+            last_restart_at: known(NOW - 7200.0),
+            interrupted: Answer::unknown("it answers"),
             last_scrape_at: known(NOW - 1.2),
             reason: None,
             models: BTreeMap::from([("moonshotai/Kimi-K2-Instruct".to_owned(), model)]),
@@ -280,9 +289,13 @@ fn engines() -> Vec<EngineView> {
         EngineView {
             name: EngineName::new("vllm1"),
             url: "http://127.0.0.1:8001/metrics".into(),
+            pool: None,
+            dialect: Some(Dialect::Vllm),
             state: EngineState::Down,
             up: false,
             restarts: 0,
+            last_restart_at: Answer::unknown("no restart was seen"),
+            interrupted: known(17.0),
             last_scrape_at: known(NOW - 747.0),
             reason: Some("127.0.0.1:8001 refuses connections: the server is not running or still loading".into()),
             models: BTreeMap::new(),

@@ -30,6 +30,7 @@ pub fn configuration(arguments: &Args, simulation: &Handle) -> anyhow::Result<Co
         _ => Vec::new(),
     };
     Ok(Config {
+        pools: Vec::new(),
         engines: vec![Engine {
             name: engine.clone(),
             url: simulation.metrics_url().to_owned(),

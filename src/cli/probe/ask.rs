@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Answer, Found, Question, Source, files};
 use crate::alerts::Rules;
 use crate::clock::Clock;
-use crate::config::{self, Email, Engine, Limits};
+use crate::config::{self, Email, Engine, Limits, Pool};
 use crate::model::engine::{Dialect, EngineSample};
 use crate::model::gpu::GpuInventory;
 use crate::model::job::Reading;
@@ -28,6 +28,7 @@ const MAIL_IN_ALL: Duration = Duration::from_secs(9);
 pub fn ask(question: &Question) -> Answer {
     match &question.source {
         Source::Engine(engine, limits) => ask_engine(engine, limits),
+        Source::Pool(pool, limits) => ask_pool(pool, limits),
         Source::Progress { kind, limits, later } => {
             let opened = worker::rooted(kind, &question.rootfs);
             match progress::open(&opened, limits).poll(Clock::start().now()) {
@@ -49,14 +50,47 @@ pub fn ask(question: &Question) -> Answer {
 }
 
 fn ask_engine(engine: &Engine, limits: &Limits) -> Answer {
+    describe_sample(&run(engines::scrape(engine, limits.response))??)
+}
+
+fn run<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(FailureKind::Internal, format!("cannot start a runtime: {error}")))?;
-    let sample = runtime.block_on(engines::scrape(engine, limits.response));
+    let done = runtime.block_on(work);
     // A name lookup that hangs in a thread of the runtime ends with this process.
     runtime.shutdown_background();
-    describe_sample(&sample?)
+    Ok(done)
+}
+
+/// All engines that the files name, at the same time. One that does not answer is a failure of its own.
+fn ask_pool(pool: &Pool, limits: &Limits) -> Answer {
+    let (targets, failure) = engines::targets::Files::new(pool).look();
+    match failure {
+        Some(failure) if failure.kind == FailureKind::Missing => return Ok(Found::NotYet(failure.message)),
+        Some(failure) => return Err(failure),
+        None => {}
+    }
+    let (count, response) = (targets.len(), limits.response);
+    let answers = run(async move {
+        let mut scrapes = tokio::task::JoinSet::new();
+        for target in targets {
+            let engine = pool.engine(target.engine, target.url);
+            scrapes.spawn(async move { engines::scrape(&engine, response).await });
+        }
+        scrapes.join_all().await
+    })?;
+    let answers: Vec<Answer> = answers.into_iter().map(|sample| describe_sample(&sample?)).collect();
+    let bad = answers.iter().filter(|answer| answer.is_err()).count();
+    if let Some(Err(failure)) = answers.iter().find(|answer| answer.is_err()) {
+        let message = format!("{bad} of {count} engines do not answer as they should: {}", failure.message);
+        return Err(Failure::new(failure.kind, message));
+    }
+    let first = answers.into_iter().find_map(Result::ok).map(|found| match found {
+        Found::Ready(said) | Found::NotYet(said) => format!("; the first: {said}"),
+    });
+    Ok(Found::Ready(format!("{count} engines answer{}", first.unwrap_or_default())))
 }
 
 fn ask_gpus(expected: u32) -> Answer {
@@ -112,6 +146,7 @@ pub fn describe_sample(sample: &EngineSample) -> Answer {
     let odd = sample.warnings.first().map(|warning| format!("; {warning}")).unwrap_or_default();
     let dialect = match sample.dialect {
         Dialect::Vllm => "vLLM",
+        Dialect::Sglang => "SGLang",
         Dialect::None => {
             let message = format!("answers with {} series, none of an engine we know{odd}", sample.series);
             return Err(Failure::new(FailureKind::Parse, message));

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Email, Engine, Limits, Output, ProgressKind, WatchedVolume, quote};
+use crate::config::{Config, Email, Engine, Limits, Output, Pool, ProgressKind, WatchedVolume, quote};
 use crate::model::{Failure, FailureKind};
 
 /// For one source, its name lookup, connection and answer included. An engine has the time that it is given in service.
@@ -58,6 +58,8 @@ pub struct Question {
 pub enum Source {
     /// A scrape.
     Engine(Engine, Limits),
+    /// Files that name engines, and each of those.
+    Pool(Pool, Limits),
     /// A progress source.
     Progress {
         /// Where and how.
@@ -98,6 +100,9 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
     let limits = || config.limits.clone();
     for engine in &config.engines {
         sources.push((format!("engine {}", engine.name), Source::Engine(engine.clone(), limits())));
+    }
+    for pool in &config.pools {
+        sources.push((format!("engines {}", pool.name), Source::Pool(pool.clone(), limits())));
     }
     for volume in &config.volumes {
         sources.push((format!("volume {}", volume.path.display()), Source::Volume(volume.clone())));
@@ -172,6 +177,8 @@ pub fn all(config: &Config) -> anyhow::Result<Vec<Result>> {
 fn deadline(source: &Source) -> Duration {
     match source {
         Source::Engine(engine, _) => DEADLINE.max(engine.timeout + Duration::from_secs(2)),
+        // The files first, then its engines at the same time.
+        Source::Pool(pool, _) => DEADLINE + pool.timeout,
         _ => DEADLINE,
     }
 }
@@ -282,13 +289,13 @@ mod tests {
     #[test]
     fn a_source_survives_the_pipe() {
         let loaded = crate::config::parse(
-            "engines: [{name: e, url: 'http://h/metrics'}]\nvolumes: [{path: /}]\njobs: [{job_name: j, \
+            "engines: [{name: e, url: 'http://h/metrics'}, {name: p, file_sd: [/e/*.json]}]\nvolumes: [{path: /}]\njobs: [{job_name: j, \
              progress: [{log: /l}, {jsonl: /a.jsonl}, {json: /p.json}], outputs: [{path: /o}]}]\n\
              alerting: {rule_files: [/r.yml]}\nnotify: {email: {smarthost: 'm:25', from: a@b.c, to: [a@b.c]}}",
             "f",
         );
         let sources = sources(&loaded.config.unwrap());
-        assert_eq!(sources.len(), 10);
+        assert_eq!(sources.len(), 11);
         for (name, source) in sources {
             let text = serde_json::to_string(&source).unwrap();
             assert!(serde_json::from_str::<Source>(&text).is_ok(), "{name}: {text}");

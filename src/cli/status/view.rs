@@ -237,6 +237,10 @@ fn unseen(out: &mut String, snapshot: &Snapshot, width: usize) {
         let state = if source.seen { "DOWN" } else { "awaited" };
         lines.push(format!("{state} {}: {reason}", source.source));
     }
+    for engine in snapshot.engines.iter().filter(|engine| engine.up) {
+        // It answers, and not as it should.
+        lines.extend(engine.reason.iter().map(|reason| format!("note engine {}: {reason}", engine.name)));
+    }
     for worker in snapshot.workers.iter().filter(|worker| !worker.up) {
         lines.push(format!("DOWN worker process {}: it is being started again", worker.worker));
     }

@@ -2,21 +2,30 @@
 
 use std::time::Duration;
 
-use super::super::checked::Engine;
+use super::super::checked::{Engine, Pool};
 use super::super::keys;
-use super::super::problem::Problems;
+use super::super::problem::{Problems, quote};
 use super::super::reader::Map;
 use super::super::values::{self, Url};
 use super::{Names, set, span};
 use crate::model::EngineName;
 
-/// An engine that jobs may refer to; without the engine itself when this version cannot scrape it.
+/// An engine that jobs may refer to.
 #[derive(Debug)]
 pub struct Named {
     /// The name as typed.
     pub name: EngineName,
-    /// What to scrape.
-    pub engine: Option<Engine>,
+    /// What to scrape; `None` where that has a problem.
+    pub source: Option<Source>,
+}
+
+/// Where engines are.
+#[derive(Debug)]
+pub enum Source {
+    /// At a URL.
+    One(Engine),
+    /// Where files say.
+    Pool(Pool),
 }
 
 /// Reads `engines`.
@@ -30,21 +39,23 @@ pub fn read(map: &Map<'_>, problems: &mut Problems) -> Vec<Named> {
             names.note(&name, &field, problems);
             Some(EngineName::new(name))
         });
-        engines.extend(name.clone().map(|name| Named { name, engine: None }));
+        engines.extend(name.clone().map(|name| Named { name, source: None }));
         let found = one(&engine, name, problems);
         if let (Some(found), Some(named)) = (found, engines.last_mut()) {
-            named.engine = Some(found);
+            named.source = Some(found);
         }
     }
     engines
 }
 
-fn one(map: &Map<'_>, name: Option<EngineName>, problems: &mut Problems) -> Option<Engine> {
-    for pattern in map.list("file_sd", problems) {
-        pattern.parse(problems, values::pattern);
-    }
+fn one(map: &Map<'_>, name: Option<EngineName>, problems: &mut Problems) -> Option<Source> {
+    let patterns = map.list("file_sd", problems);
+    let file_sd: Vec<String> = patterns.iter().filter_map(|pattern| pattern.parse(problems, target_files)).collect();
     match map.given(&["url", "file_sd"]).as_slice() {
         [] => map.problem("url", problems, "missing: it takes a URL, as http://127.0.0.1:8000/metrics"),
+        ["file_sd"] if patterns.is_empty() => {
+            map.problem("file_sd", problems, "names no file: it takes a list, as [/etc/longhaul/vllm/*.json]");
+        }
         [_, _] => map.problem("file_sd", problems, "stands beside url: an engine has one of the two"),
         _ => {}
     }
@@ -55,10 +66,24 @@ fn one(map: &Map<'_>, name: Option<EngineName>, problems: &mut Problems) -> Opti
     let shortest = Duration::from_millis(100);
     set(&mut interval, map.value("interval", problems, span(shortest, Duration::from_secs(3600))));
     set(&mut timeout, map.value("timeout", problems, span(shortest, Duration::from_secs(300))));
+    if !patterns.is_empty() {
+        let name = name.filter(|_| file_sd.len() == patterns.len())?;
+        return Some(Source::Pool(Pool { name, file_sd, bearer_token_file, ca_file, interval, timeout }));
+    }
     let url = url?;
     warn(map, &url, bearer_token_file.is_some(), ca_file.is_some(), problems);
     let name = name?;
-    Some(Engine { name, url: url.text, bearer_token_file, ca_file, interval, timeout, discovered: false })
+    let url = url.text;
+    Some(Source::One(Engine { name, url, bearer_token_file, ca_file, interval, timeout, discovered: false }))
+}
+
+/// A pattern of files that say by their name what they are, as Prometheus wants it.
+fn target_files(text: &str) -> Result<String, String> {
+    let pattern = values::pattern(text)?;
+    if [".json", ".yml", ".yaml"].iter().any(|ending| pattern.ends_with(ending)) {
+        return Ok(pattern);
+    }
+    Err(format!("must end in .json, .yml or .yaml, found `{}`", quote(text)))
 }
 
 /// What is allowed and probably not meant.

@@ -49,7 +49,12 @@ pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Read {
     }
     let mut jobs = jobs::read(&map, problems);
     references::check(&engines, &mut jobs, problems);
-    config.engines = engines.into_iter().filter_map(|named| named.engine).collect();
+    for source in engines.into_iter().filter_map(|named| named.source) {
+        match source {
+            engines::Source::One(engine) => config.engines.push(engine),
+            engines::Source::Pool(pool) => config.pools.push(pool),
+        }
+    }
     config.jobs = jobs.into_iter().map(|typed| typed.job).collect();
     if let Some(path) =
         map.map("storage", &keys::STORAGE, problems).and_then(|storage| storage.value("path", problems, values::path))

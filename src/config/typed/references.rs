@@ -10,7 +10,7 @@ use super::engines::Named;
 use super::jobs::{Reference, Typed};
 use crate::model::JobName;
 
-/// Checks all references, and leaves in each job the engines that this version scrapes.
+/// Checks all references, and leaves in each job the engines that can be scraped.
 pub fn check(engines: &[Named], jobs: &mut [Typed], problems: &mut Problems) {
     let engine_names: HashSet<&str> = engines.iter().map(|named| named.name.as_str()).collect();
     let job_names: HashSet<String> = jobs.iter().map(|typed| typed.job.name.as_str().to_owned()).collect();
@@ -30,7 +30,7 @@ pub fn check(engines: &[Named], jobs: &mut [Typed], problems: &mut Problems) {
     }
     cycles(jobs, problems);
     let scraped: HashSet<&str> =
-        engines.iter().filter(|named| named.engine.is_some()).map(|named| named.name.as_str()).collect();
+        engines.iter().filter(|named| named.source.is_some()).map(|named| named.name.as_str()).collect();
     for typed in jobs {
         typed.job.engines.retain(|name| scraped.contains(name.as_str()));
     }

@@ -161,9 +161,13 @@ fn snapshot() -> Snapshot {
         engines: vec![EngineView {
             name: EngineName::new("vllm0"),
             url: "http://127.0.0.1:8000/metrics".into(),
+            pool: None,
+            dialect: None,
             state: EngineState::Up,
             up: true,
             restarts: 0,
+            last_restart_at: Answer::unknown("no restart was seen"),
+            interrupted: Answer::unknown("it answers"),
             last_scrape_at: Answer::unknown("not asked"),
             reason: None,
             models: BTreeMap::new(),

@@ -7,7 +7,7 @@
 //! * An observation is dated at the end of its scrape. A saturated server renders its numbers when it comes to it, late
 //!   in a scrape that took seconds, and time must not go back between the observations of different sources.
 //! * A panic is a bug of ours, is reported as one and ends nothing.
-//! * An engine that nobody configured may simply not be there. Nothing is said of it until it has answered as a vLLM
+//! * An engine that nobody configured may simply not be there. Nothing is said of it until it has answered as one
 //!   once; from then on it is an engine like any other, whose absence is an alert.
 //! * It ends when the receiver is gone. The scrape under way ends with it.
 
@@ -70,7 +70,7 @@ where
         let mut found = None;
         while discovered && found.is_none() {
             let observation = self.poll().await;
-            if matches!(&observation.fact, Fact::Engine { sample, .. } if sample.dialect == Dialect::Vllm) {
+            if matches!(&observation.fact, Fact::Engine { sample, .. } if sample.dialect != Dialect::None) {
                 found = Some(observation);
             } else {
                 sleep(DISCOVERY_INTERVAL).await;
@@ -115,7 +115,7 @@ where
 
 /// From a moment to the next multiple of the period. Tokio's own interval would make up for one missed tick at once,
 /// and scrape a server that just took eight seconds again in the next.
-fn until_next(period: Duration, elapsed: Duration) -> Duration {
+pub(super) fn until_next(period: Duration, elapsed: Duration) -> Duration {
     let into = elapsed.as_nanos().checked_rem(period.as_nanos()).and_then(|nanos| u64::try_from(nanos).ok());
     period.saturating_sub(Duration::from_nanos(into.unwrap_or(0)))
 }

@@ -58,7 +58,7 @@ impl SmallFile {
 }
 
 /// Reads a regular file of bounded size; else why not, in the words that follow its name.
-fn read_regular(path: &Path) -> Result<Vec<u8>, (FailureKind, String)> {
+pub fn read_regular(path: &Path) -> Result<Vec<u8>, (FailureKind, String)> {
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => (FailureKind::Missing, "is not there: is the path right?".to_owned()),
         io::ErrorKind::PermissionDenied => {

@@ -1,9 +1,13 @@
 //! One HTTP/1.1 GET, bounded in time and in bytes, on a connection of its own.
 //!
+//! Of its own, because the servers asked here close idle connections after 5 s (uvicorn), which is when we would use
+//! one again: every tenth scrape would fail for nothing.
+//!
 //! Separate from what is asked for: engines are scraped with it and `longhaul status` asks the main job with it, over
-//! TCP, TLS or a Unix socket. A general client would bring a pool, redirects, decompression and proxies, each of which
-//! is a way to read the wrong thing for hours, so none of them is here: environment variables for proxies are ignored,
-//! a redirect is a failure that says where it points, and an answer that is compressed though nobody asked is refused.
+//! TCP, TLS or a Unix socket. A general client would bring a pool, proxies and redirects to anywhere, each of which is a
+//! way to read the wrong thing for hours, so none of them is here: environment variables for proxies are ignored, and a
+//! redirect is followed on the same server only, so that a token never leaves it. Nobody is asked to compress, since that
+//! costs a busy engine its time; a proxy that does it nevertheless is understood, within the same limits.
 //!
 //! Hazards. A server may hang at any step and a name service too, so one deadline spans all of them and the message
 //! says which one it cut. A name is looked up on a thread of the runtime that cannot be cancelled; it ends when the
@@ -12,6 +16,7 @@
 
 mod connect;
 mod file;
+mod gzip;
 mod request;
 mod tls;
 
@@ -20,6 +25,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -34,6 +40,9 @@ use tokio::time::Instant;
 
 use crate::model::{Failure, FailureKind};
 
+use gzip::Bounded;
+
+pub use file::read_regular;
 pub use request::Request;
 
 /// How much a request may cost.
@@ -41,7 +50,7 @@ pub use request::Request;
 pub struct Limits {
     /// From the first look at a token file to the last byte of the body.
     pub deadline: Duration,
-    /// Bytes of the body, as they are received.
+    /// Bytes of the body, as they are received and after any decompression.
     pub body: u64,
 }
 
@@ -72,6 +81,9 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// A deadline beyond this is none, and far enough from the end of time to be added to any moment.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// `/metrics` to `/metrics/` and the like.
+const MAX_REDIRECTS: usize = 3;
+
 /// Of the body of an answer that is not 200: enough for its first words.
 const MAX_REFUSAL_BYTES: u64 = 4 * 1024;
 
@@ -79,15 +91,25 @@ const MAX_REFUSAL_BYTES: u64 = 4 * 1024;
 ///
 /// A status other than 200 is an answer, which the caller judges; a redirect is a failure.
 pub async fn get(request: &Request, limits: Limits) -> Result<Response, Failure> {
-    let call = Call { request, limits, until: Instant::now() + limits.deadline.min(LONGEST_DEADLINE) };
-    let head = call.within(Step::Token, request.head()).await??;
-    let stream = call.within(Step::Connect, connect::connect(request)).await??;
-    if request.is_tls() {
-        let stream = call.within(Step::Tls, tls::handshake(request, stream)).await??;
-        call.exchange(head, stream).await
-    } else {
-        call.exchange(head, stream).await
+    let until = Instant::now() + limits.deadline.min(LONGEST_DEADLINE);
+    let mut request = Cow::Borrowed(request);
+    for _ in 0..=MAX_REDIRECTS {
+        match (Call { request: &request, limits, until }).ask().await? {
+            Received::Answer(response) => return Ok(response),
+            Received::Moved(path) => request = Cow::Owned(request.at(path)),
+        }
     }
+    Err(request.failure(
+        FailureKind::Status,
+        "sends us from one path to the next: put the url that answers itself into the configuration",
+    ))
+}
+
+/// What comes of one exchange.
+enum Received {
+    Answer(Response),
+    /// To another path of the same server.
+    Moved(String),
 }
 
 /// A request on its way.
@@ -113,13 +135,25 @@ enum Step {
 }
 
 impl Call<'_> {
+    /// Asks once, on a new connection.
+    async fn ask(&self) -> Result<Received, Failure> {
+        let head = self.within(Step::Token, self.request.head()).await??;
+        let stream = self.within(Step::Connect, connect::connect(self.request)).await??;
+        if self.request.is_tls() {
+            let stream = self.within(Step::Tls, tls::handshake(self.request, stream)).await??;
+            self.exchange(head, stream).await
+        } else {
+            self.exchange(head, stream).await
+        }
+    }
+
     /// Waits for one step, until the deadline of all.
     async fn within<F: Future>(&self, step: Step, future: F) -> Result<F::Output, Failure> {
         tokio::time::timeout_at(self.until, future).await.map_err(|_| self.timed_out(step))
     }
 
     /// Sends the request and reads the answer, while the connection is driven beside it: no task is left behind.
-    async fn exchange<S>(&self, head: hyper::Request<Empty<Bytes>>, stream: S) -> Result<Response, Failure>
+    async fn exchange<S>(&self, head: hyper::Request<Empty<Bytes>>, stream: S) -> Result<Received, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -144,57 +178,91 @@ impl Call<'_> {
     }
 
     /// Judges the head of an answer and reads its body.
-    async fn receive(&self, answer: hyper::Response<Incoming>) -> Result<Response, Failure> {
+    async fn receive(&self, answer: hyper::Response<Incoming>) -> Result<Received, Failure> {
         let status = answer.status();
         let header = |name: HeaderName| text(answer.headers(), &name);
         if status.is_redirection() {
-            return Err(self.redirected(status, header(LOCATION)));
+            let location = header(LOCATION);
+            return match location.as_deref().and_then(|location| self.request.path_of(location)) {
+                Some(path) => Ok(Received::Moved(path)),
+                None => Err(self.redirected(status, location)),
+            };
         }
         let content_type = header(CONTENT_TYPE);
         let encoding = header(CONTENT_ENCODING).filter(|encoding| !encoding.eq_ignore_ascii_case("identity"));
-        if status != StatusCode::OK {
-            let mut body = Vec::new();
-            // Whatever becomes of its body, the status is the answer.
-            let _ = self.read_body(answer.into_body(), MAX_REFUSAL_BYTES, &mut body).await;
-            return Ok(Response { status: status.as_u16(), content_type, body });
-        }
-        if let Some(encoding) = encoding {
-            return Err(self.failure(
+        let incoming = answer.into_body();
+        let mut body = Bounded::new(if status == StatusCode::OK { self.limits.body } else { MAX_REFUSAL_BYTES });
+        let read = match encoding.as_deref() {
+            None => self.read_plain(incoming, &mut body).await,
+            Some(gzip) if gzip.eq_ignore_ascii_case("gzip") || gzip.eq_ignore_ascii_case("x-gzip") => {
+                self.read_gzip(incoming, &mut body).await
+            }
+            Some(other) => Err(self.failure(
                 FailureKind::Parse,
                 format!(
                     "answers compressed ({}) though only plain was asked for: turn compression off in the server or \
                      the proxy before it",
-                    shortened(&encoding)
+                    shortened(other)
                 ),
-            ));
+            )),
+        };
+        // Whatever becomes of the body of another status, the status is the answer.
+        if status == StatusCode::OK {
+            read?;
         }
-        let incoming = answer.into_body();
-        if incoming.size_hint().lower() > self.limits.body {
-            // It announces more than is read: not a byte of it is kept.
-            return Err(self.too_large(self.limits.body));
-        }
-        let mut body = Vec::new();
-        self.read_body(incoming, self.limits.body, &mut body).await?;
-        Ok(Response { status: status.as_u16(), content_type, body })
+        Ok(Received::Answer(Response { status: status.as_u16(), content_type, body: body.into_bytes() }))
     }
 
-    /// Reads a body of at most `limit` bytes into `body`, which holds what came whatever the outcome.
-    async fn read_body(&self, mut incoming: Incoming, limit: u64, body: &mut Vec<u8>) -> Result<(), Failure> {
+    /// Reads a body into `body`, which holds what came whatever the outcome.
+    async fn read_plain(&self, incoming: Incoming, body: &mut Bounded) -> Result<(), Failure> {
+        self.each_piece(incoming, body.limit(), |piece| body.take(piece)).await
+    }
+
+    /// The same for one that is compressed; the limit holds for what comes out of it.
+    async fn read_gzip(&self, incoming: Incoming, body: &mut Bounded) -> Result<(), Failure> {
+        let limit = body.limit();
+        let mut decoder = gzip::Decoder::new(body);
+        let mut damaged = None;
+        self.each_piece(incoming, limit, |piece| {
+            if damaged.is_none() {
+                damaged = decoder.take(piece).err();
+            }
+            !decoder.is_full()
+        })
+        .await?;
+        let damaged = damaged.or_else(|| decoder.finish().err());
+        // What it held back may be what was too much.
+        match damaged {
+            _ if decoder.is_full() => Err(self.too_large(limit)),
+            None => Ok(()),
+            Some(error) => {
+                let what = format!("answers with gzip that is damaged or cut off ({error}): does a proxy damage it?");
+                Err(self.failure(FailureKind::Parse, what))
+            }
+        }
+    }
+
+    /// Hands out the pieces of a body, until one of them is refused as too much.
+    async fn each_piece(
+        &self,
+        mut incoming: Incoming,
+        limit: u64,
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        if incoming.size_hint().lower() > limit && limit == self.limits.body {
+            // It announces more than is read: not a byte of it is kept.
+            return Err(self.too_large(limit));
+        }
+        let mut received = 0_usize;
         loop {
-            let step = Step::Body(body.len());
+            let step = Step::Body(received);
             let Some(frame) = self.within(step, incoming.frame()).await? else { return Ok(()) };
             let frame = frame.map_err(|error| self.broken(step, &error))?;
             let Ok(data) = frame.into_data() else { continue };
-            let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(body.len());
-            if data.len() > room {
-                body.extend_from_slice(data.get(..room).unwrap_or_default());
+            received = received.saturating_add(data.len());
+            if !take(&data) {
                 return Err(self.too_large(limit));
             }
-            if body.capacity() - body.len() < data.len() {
-                // Doubled as ever, but never beyond what may come: the last step would be the largest.
-                body.reserve_exact(body.len().max(data.len()).min(room));
-            }
-            body.extend_from_slice(&data);
         }
     }
 
@@ -206,19 +274,22 @@ impl Call<'_> {
     }
 
     fn redirected(&self, status: StatusCode, location: Option<String>) -> Failure {
-        let target = location.as_deref().and_then(|location| location.parse::<Uri>().ok());
+        let target = location.as_deref().and_then(|location| {
+            let scheme = if location.starts_with("//") { "http:" } else { "" };
+            format!("{scheme}{location}").parse::<Uri>().ok()
+        });
         // Scheme and host only: a path or a query may hold a ticket.
         let target = target.and_then(|uri| {
             let host = shortened(uri.host()?);
             let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
             Some(format!("to {}://{host}{port}", uri.scheme_str().unwrap_or("http")))
         });
-        let target = target.as_deref().unwrap_or("to another path of the same server");
+        let target = target.as_deref().unwrap_or("nowhere");
         self.failure(
             FailureKind::Status,
             format!(
-                "answers {} and sends us {target}: redirects are not followed, put the url that answers itself into \
-                 the configuration",
+                "answers {} and sends us {target}: redirects to other servers are not followed, put the url that \
+                 answers itself into the configuration",
                 status.as_u16()
             ),
         )

@@ -114,6 +114,28 @@ impl Request {
         self
     }
 
+    /// The same server, asked for another path.
+    pub(super) fn at(&self, path: String) -> Self {
+        Self { path, ..self.clone() }
+    }
+
+    /// The path that a redirect points to, if it is one of the same server: scheme, host and port.
+    pub(super) fn path_of(&self, location: &str) -> Option<String> {
+        let path = if location.starts_with("//") || location.contains("://") {
+            let there = Self::new(location).ok().filter(|there| there.peer == self.peer)?;
+            there.path
+        } else if location.starts_with('/') {
+            location.to_owned()
+        } else {
+            let here = self.path.split(['?', '#']).next().unwrap_or_default();
+            let (folder, _) = here.rsplit_once('/')?;
+            format!("{folder}/{location}")
+        };
+        let path = path.split('#').next().unwrap_or_default();
+        // What is no path (blanks, line ends) is no redirect.
+        (!location.is_empty() && path.parse::<Uri>().is_ok()).then(|| path.to_owned())
+    }
+
     pub(super) const fn is_tls(&self) -> bool {
         matches!(self.peer, Peer::Tcp { tls: true, .. })
     }

@@ -96,24 +96,34 @@ async fn failures_say_what_where_and_what_to_do() {
         (endless, PLENTY, TooLarge, "answers with more than 1000 bytes: is the url right?"),
         (endless_head, PLENTY, TooLarge, "answers with more than 65536 bytes of headers"),
         (
+            answer("HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ncontent-length: 1\r\n\r\nx"),
+            PLENTY,
+            Parse,
+            "answers compressed (br) though only plain was asked for: turn compression off",
+        ),
+        (
             answer("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx"),
             PLENTY,
             Parse,
-            "answers compressed (gzip) though only plain was asked for: turn compression off",
+            "answers with gzip that is damaged or cut off",
+        ),
+        (compressed(&gzip(b"half")[..12]), PLENTY, Parse, "answers with gzip that is damaged or cut off"),
+        (
+            compressed(&gzip(&vec![0; 64 << 20])),
+            Limits { body: 1 << 20, ..PLENTY },
+            TooLarge,
+            "answers with more than 1048576 bytes: is the url right?",
         ),
         (
             redirect("location: https://login.example.org:8443/path?ticket=secret\r\n"),
             PLENTY,
             Status,
-            "answers 302 and sends us to https://login.example.org:8443: redirects are not followed, put the url",
+            "answers 302 and sends us to https://login.example.org:8443: redirects to other servers are not",
         ),
-        (
-            redirect("location: /metrics/\r\n"),
-            PLENTY,
-            Status,
-            "answers 302 and sends us to another path of the same server",
-        ),
-        (redirect(""), PLENTY, Status, "answers 302 and sends us to another path of the same server"),
+        (redirect("location: /metrics/\r\n"), PLENTY, Status, "sends us from one path to the next: put the url"),
+        (redirect("location: //127.0.0.1/\r\n"), PLENTY, Status, "answers 302 and sends us to"),
+        (redirect("location: ftp://x/\r\n"), PLENTY, Status, "answers 302 and sends us to ftp://x:"),
+        (redirect(""), PLENTY, Status, "answers 302 and sends us nowhere:"),
     ];
     for (script, limits, kind, message) in cases {
         let server = Server::always(script).await;
@@ -122,6 +132,80 @@ async fn failures_say_what_where_and_what_to_do() {
         assert!(failure.message.starts_with(&expected), "{}\n{expected}", failure.message);
         assert_eq!(failure.kind, kind, "{message}");
         assert!(!failure.message.contains("secret"));
+    }
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Answers 200 with bytes that are said to be gzip.
+fn compressed(bytes: &[u8]) -> Vec<Act> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bytes.len());
+    answer([head.as_bytes(), bytes].concat())
+}
+
+#[tokio::test]
+async fn gzip_is_understood_though_nobody_asked_and_its_limit_is_what_comes_out_of_it() {
+    let body = vec![b'x'; 1000];
+    let server = Server::always(compressed(&gzip(&body))).await;
+    assert_eq!(ask(&server, PLENTY).await.unwrap().body, body);
+    // Two members, as `cat a.gz b.gz` makes them, and none.
+    let server = Server::always(compressed(&[gzip(b"one "), gzip(b"two")].concat())).await;
+    assert_eq!(ask(&server, PLENTY).await.unwrap().body, b"one two");
+    let server = Server::always(compressed(&gzip(&[b'x'; 1001]))).await;
+    assert_eq!(ask(&server, PLENTY).await.unwrap_err().kind, FailureKind::TooLarge);
+    // A refusal that is a bomb is still a refusal.
+    let bomb = gzip(&vec![b'x'; 16 << 20]);
+    let head = format!("HTTP/1.1 500 No\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bomb.len());
+    let server = Server::always(answer([head.as_bytes(), &bomb].concat())).await;
+    let response = ask(&server, PLENTY).await.unwrap();
+    assert_eq!((response.status, response.body.len()), (500, 4096));
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_on_the_same_server_and_a_token_never_leaves_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    write(&token, "secret");
+    let other = Server::always(answer_ok("stolen")).await;
+    let port = other.address.rsplit_once(':').unwrap().1.to_owned();
+    // Another server by its own address, by another name of the same machine, and by another port.
+    for place in
+        [format!("http://{}/metrics", other.address), format!("//localhost:{port}/"), format!("//127.0.0.1:{port}/")]
+    {
+        let script =
+            answer(format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n"));
+        let server = Server::always(script).await;
+        let request = Request::new(&server.url()).unwrap().bearer_token_file(Some(token.clone()));
+        let failure = get(&request, PLENTY).await.unwrap_err();
+        assert!(failure.message.contains("redirects to other servers are not followed"), "{}", failure.message);
+    }
+    assert_eq!(other.requests.lock().unwrap().len(), 0, "it was never asked, with or without the token");
+
+    let moved = |place: &str| {
+        answer(format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n"))
+    };
+    let server = Server::start(vec![moved("/metrics/"), moved("sub?x=1"), answer_ok("here")]).await;
+    let request = Request::new(&server.url()).unwrap().bearer_token_file(Some(token));
+    assert_eq!(get(&request, PLENTY).await.unwrap().body, b"here");
+    let requests = server.requests.lock().unwrap().clone();
+    let lines: Vec<&str> = requests.iter().map(|request| request.lines().next().unwrap()).collect();
+    assert_eq!(lines, ["GET /metrics HTTP/1.1", "GET /metrics/ HTTP/1.1", "GET /metrics/sub?x=1 HTTP/1.1"]);
+    assert!(requests.iter().all(|request| request.contains("authorization: Bearer secret")));
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_its_connections_open_is_not_waited_for() {
+    // It ignores `connection: close`, as uvicorn's keep-alive and some proxies do.
+    let mut script = answer_ok("done");
+    script.push(Act::Hang);
+    let server = Server::always(script).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&server, PLENTY).await.unwrap().body, b"done");
     }
 }
 

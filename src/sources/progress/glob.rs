@@ -20,15 +20,15 @@ pub(super) const MAX_MATCHES: usize = 10_000;
 
 /// What a pattern matched.
 #[derive(Debug, Default)]
-pub(super) struct Matches {
+pub struct Matches {
     /// In order of their names.
-    pub(super) paths: Vec<PathBuf>,
+    pub paths: Vec<PathBuf>,
     /// The first folder that could not be listed.
-    pub(super) failure: Option<Failure>,
+    pub failure: Option<Failure>,
 }
 
 /// All paths that `pattern` matches now, of whatever kind; a pattern without wildcards matches itself, there or not.
-pub(super) fn expand(pattern: &Path) -> Result<Matches, Failure> {
+pub fn expand(pattern: &Path) -> Result<Matches, Failure> {
     let mut matches = Matches::default();
     let parts: Vec<&OsStr> = pattern.iter().collect();
     walk(PathBuf::new(), &parts, 0, &mut matches)?;

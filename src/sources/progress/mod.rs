@@ -37,7 +37,7 @@ mod directory;
 // Files: opening, following, finding.
 mod budget;
 mod file;
-mod glob;
+pub(super) mod glob;
 mod hashes;
 mod tail;
 

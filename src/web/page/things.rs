@@ -160,7 +160,8 @@ pub(super) fn engine(view: &EngineView, now: f64) -> Engine<'_> {
         tone: match view.state {
             EngineState::Up => Tone::Good,
             EngineState::NeverSeen => Tone::Quiet,
-            EngineState::Down => Tone::Bad,
+            EngineState::Restarting => Tone::Warn,
+            EngineState::Down | EngineState::CrashLoop => Tone::Bad,
         },
         state: text::spoken(view.state.as_str()),
         name: view.name.as_str(),

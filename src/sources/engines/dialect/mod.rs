@@ -1,10 +1,10 @@
-//! What the metrics of vLLM mean: one table from names to the fields of a sample, and the reading of a body by it.
+//! What the metrics of engines mean: a table for each from names to the fields of a sample, and the reading of a body by it.
 //!
 //! Separate from the scrape because it is pure: the same bytes give the same sample, which is what the captures of real
-//! servers and the fuzzer hold on to.
+//! servers and the fuzzer hold on to. Whose metrics a body has is told by its names, so nobody has to configure it.
 //!
 //! Hazards.
-//! * vLLM renames: a field has its names in order of preference. When two are exposed they carry the same value, so the
+//! * Engines rename: a field has its names in order of preference. When two are exposed they carry the same value, so the
 //!   better one is taken and the two are never added.
 //! * Names look alike (`num_requests_waiting_by_reason`, `iteration_tokens_total_sum`, `generation_tokens_created`), so
 //!   they are compared whole, never by their start.
@@ -13,6 +13,7 @@
 //! * A family may be there without a sample (the gauges of a server with several API processes, before the first
 //!   request): that is unknown too, not 0.
 
+mod lengths;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -21,15 +22,13 @@ use crate::model::engine::{Dialect, EngineSample, ModelSample, RankSample};
 use crate::model::{Failure, FailureKind};
 use crate::sources::exposition::{self, Excerpt, LineError, Sample};
 
-use rows::{BY_ITSELF, CUT_SHORT, REASON, ROWS, Seen, rows_of};
-
-/// What all names of vLLM start with.
-const VLLM: &str = "vllm:";
+use lengths::Buckets;
+use rows::{BY_ITSELF, CUT_SHORT, REASON, Seen, TABLES, Table, larger};
 
 /// When the API server started; exposed by `prometheus_client` itself, without labels, and not in multiprocess mode.
 const PROCESS_START: &str = "process_start_time_seconds";
 
-/// Pairs of model and rank that are kept. Data parallelism has tens; an answer with more is not one of vLLM.
+/// Pairs of model and rank that are kept. Data parallelism has tens; an answer with more is not one of an engine.
 const MAX_RANKS: usize = 1024;
 /// Bytes of a model name or rank: they become label values of ours.
 const MAX_NAME_BYTES: usize = 1024;
@@ -38,15 +37,12 @@ const MAX_WARNINGS: usize = 5;
 
 /// Reads the body of an answer.
 ///
-/// A body without any metric of vLLM is a good answer of [`Dialect::None`], with a warning; one that is not in the text
-/// format is a failure.
+/// A body without any metric of an engine is a good answer of [`Dialect::None`], with a warning; one that is not in the
+/// text format is a failure.
 pub fn read(body: &[u8]) -> Result<EngineSample, Failure> {
-    let mut reading = Reading::default();
-    let mut speaks_vllm = false;
-    let mut samples = exposition::samples(body, |name| {
-        speaks_vllm = speaks_vllm || name.starts_with(VLLM.as_bytes());
-        name == PROCESS_START.as_bytes() || rows_of(name).next().is_some()
-    });
+    let table = speaks(body);
+    let mut reading = Reading::new(table);
+    let mut samples = exposition::samples(body, |name| reading_wants(table, name));
     for sample in samples.by_ref() {
         match sample {
             Ok(sample) if sample.terminated => reading.take(&sample),
@@ -61,38 +57,49 @@ pub fn read(body: &[u8]) -> Result<EngineSample, Failure> {
         }
     }
     let series = u32::try_from(samples.series()).unwrap_or(u32::MAX);
-    if !speaks_vllm && !declares_vllm(body) {
-        reading.warn(speaks_otherwise(body)?.to_owned());
-        return Ok(reading.finish(Dialect::None, series));
+    match table {
+        None => reading.warn(speaks_of_no_engine(body)?.to_owned()),
+        Some(table) if reading.ranks.is_empty() => {
+            reading.warn(format!("exposes {} metrics, but no sample of those that are read here", table.prefix));
+        }
+        Some(_) => {}
     }
-    if reading.ranks.is_empty() {
-        reading.warn("exposes vllm: metrics, but no sample of those that are read here".to_owned());
-    }
-    Ok(reading.finish(Dialect::Vllm, series))
+    Ok(reading.finish(series))
 }
 
-/// Whether a family of vLLM is declared, for a body in which none has a sample.
-fn declares_vllm(body: &[u8]) -> bool {
-    memchr::memmem::find_iter(body, b"# TYPE vllm:").any(|at| at == 0 || body.get(at - 1) == Some(&b'\n'))
-}
-
-/// What to say of a body that has nothing of vLLM; an error when it is no exposition at all.
-fn speaks_otherwise(body: &[u8]) -> Result<&'static str, Failure> {
-    let mut speaks_sglang = false;
-    let checked = exposition::samples(body, |name| {
-        speaks_sglang = speaks_sglang || name.starts_with(b"sglang:");
-        true
+/// Whose names are in a body: those of a sample, else those of a family that is declared and has none.
+fn speaks(body: &[u8]) -> Option<&'static Table> {
+    let mut found = None;
+    // Nothing is wanted, so this looks at names only, and at all of them.
+    let nothing = exposition::samples(body, |name| {
+        found = found.or_else(|| TABLES.into_iter().find(|table| name.starts_with(table.prefix.as_bytes())));
+        false
     })
-    .find_map(Result::err);
-    if let Some(error) = checked {
+    .next();
+    debug_assert!(nothing.is_none(), "nothing was wanted");
+    found.or_else(|| TABLES.into_iter().find(|table| declares(body, table.prefix)))
+}
+
+fn declares(body: &[u8], prefix: &str) -> bool {
+    let declaration = format!("# TYPE {prefix}");
+    memchr::memmem::find_iter(body, &declaration).any(|at| at == 0 || body.get(at - 1) == Some(&b'\n'))
+}
+
+fn reading_wants(table: Option<&Table>, name: &[u8]) -> bool {
+    name == PROCESS_START.as_bytes()
+        || table.is_some_and(|table| name == table.lengths.as_bytes() || table.rows_of(name).next().is_some())
+}
+
+/// What to say of a body that has nothing of an engine; an error when it is no exposition at all.
+fn speaks_of_no_engine(body: &[u8]) -> Result<&'static str, Failure> {
+    if let Some(error) = exposition::samples(body, |_| true).find_map(Result::err) {
         return Err(no_exposition(body, &error));
     }
-    Ok(if speaks_sglang {
-        "answers with the metrics of SGLang, which are not read yet"
-    } else if body.is_empty() {
-        "answers with an empty body: is it started with --disable-log-stats?"
+    Ok(if body.is_empty() {
+        "answers with an empty body: is it vLLM with --disable-log-stats, or SGLang without --enable-metrics?"
     } else {
-        "answers, but exposes no vllm: metrics: is it started with --disable-log-stats?"
+        "answers, but exposes neither vllm: nor sglang: metrics: is it vLLM with --disable-log-stats, or SGLang \
+         without --enable-metrics?"
     })
 }
 
@@ -119,45 +126,77 @@ fn no_exposition(body: &[u8], error: &LineError<'_>) -> Failure {
     )
 }
 
-/// The fields of one rank, in the order of [`ROWS`].
-type Fields = [Option<Seen>; ROWS.len()];
+/// What is known of one rank while a body is read.
+#[derive(Default)]
+struct Rank {
+    /// By row: each copy with what its samples make. There is one copy, with an empty name, nearly always.
+    fields: Vec<Vec<(String, Seen)>>,
+    lengths: Buckets,
+}
 
 /// A body half read.
-#[derive(Default)]
 struct Reading {
+    table: Option<&'static Table>,
     /// By model, then rank.
-    ranks: BTreeMap<(String, String), Fields>,
-    /// Fields that cannot be known, because a sample of theirs was lost.
-    unknown: [bool; ROWS.len()],
+    ranks: BTreeMap<(String, String), Rank>,
+    /// Rows that cannot be known, because a sample of theirs was lost.
+    unknown: Vec<bool>,
+    lengths_unknown: bool,
     process_start: Option<f64>,
     warnings: Vec<String>,
 }
 
 impl Reading {
-    /// Takes in a sample of a wanted name.
+    fn new(table: Option<&'static Table>) -> Self {
+        Self {
+            table,
+            ranks: BTreeMap::new(),
+            unknown: vec![false; table.map_or(0, |table| table.rows.len())],
+            lengths_unknown: false,
+            process_start: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Takes a sample that is whole.
     fn take(&mut self, sample: &Sample<'_>) {
         if sample.name == PROCESS_START {
-            self.process_start = Some(sample.value).filter(|value| value.is_finite());
+            self.process_start = Some(sample.value).filter(|value| value.is_finite() && *value > 0.0);
             return;
         }
-        for (index, preference) in rows_of(sample.name.as_bytes()) {
-            let Some(row) = ROWS.get(index) else { continue };
+        let Some(table) = self.table else { return };
+        if sample.name == table.lengths {
+            if let Some(rank) = self.rank(table, sample) {
+                rank.lengths.take(sample);
+            }
+            return;
+        }
+        let copy: String = table.copies.iter().filter_map(|label| sample.labels.get(label)).collect();
+        for (index, preference) in table.rows_of(sample.name.as_bytes()) {
+            let Some(row) = table.rows.get(index) else { continue };
             if let Some((label, values)) = row.only {
                 let value = sample.labels.get(label).unwrap_or_default();
                 if !values.contains(&&*value) {
                     continue;
                 }
             }
-            let Some(seen) = self.rank(sample).and_then(|fields| fields.get_mut(index)) else { continue };
-            *seen = Some(row.merge(*seen, Seen { preference, value: sample.value }));
+            let Some(rank) = self.rank(table, sample) else { return };
+            let Some(field) = rank.fields.get_mut(index) else { continue };
+            let seen = Seen { preference, value: sample.value };
+            match field.iter_mut().find(|(name, _)| *name == copy) {
+                Some((_, before)) => *before = row.merge(*before, seen),
+                None => field.push((copy.clone(), seen)),
+            }
         }
-        self.warn_of_unknown_reason(sample);
+        self.warn_of_unknown_reason(table, sample);
     }
 
     /// A reason of a version to come belongs to one of the two sums, and we cannot say to which.
-    fn warn_of_unknown_reason(&mut self, sample: &Sample<'_>) {
-        let by_reason = rows_of(sample.name.as_bytes())
-            .any(|(index, _)| ROWS.get(index).is_some_and(|row| row.only.is_some_and(|(label, _)| label == REASON)));
+    fn warn_of_unknown_reason(&mut self, table: &Table, sample: &Sample<'_>) {
+        let by_reason = table
+            .rows_of(sample.name.as_bytes())
+            .filter_map(|(index, _)| table.rows.get(index)?.only)
+            .any(|(label, _)| label == REASON);
         if !by_reason {
             return;
         }
@@ -170,10 +209,10 @@ impl Reading {
         }
     }
 
-    /// The fields of the sample's rank; `None` when there are too many.
-    fn rank(&mut self, sample: &Sample<'_>) -> Option<&mut Fields> {
+    /// The sample's rank; `None` when there are too many.
+    fn rank(&mut self, table: &Table, sample: &Sample<'_>) -> Option<&mut Rank> {
         let model = sample.labels.get("model_name").unwrap_or_default();
-        let rank = sample.labels.get("engine").unwrap_or_default();
+        let rank = sample.labels.get(table.rank).unwrap_or_default();
         if model.len().max(rank.len()) > MAX_NAME_BYTES {
             self.warn(format!("a model name or engine is longer than {MAX_NAME_BYTES} bytes and left out"));
             return None;
@@ -183,12 +222,15 @@ impl Reading {
             self.warn(format!("more than {MAX_RANKS} ranks; the others are left out"));
             return None;
         }
-        Some(self.ranks.entry(key).or_default())
+        let new = || Rank { fields: vec![Vec::new(); table.rows.len()], ..Rank::default() };
+        Some(self.ranks.entry(key).or_insert_with(new))
     }
 
     /// A sample of this name is lost.
     fn unknown(&mut self, name: &[u8]) {
-        for (index, _) in rows_of(name) {
+        let Some(table) = self.table else { return };
+        self.lengths_unknown |= name == table.lengths.as_bytes();
+        for (index, _) in table.rows_of(name) {
             if let Some(unknown) = self.unknown.get_mut(index) {
                 *unknown = true;
             }
@@ -203,25 +245,49 @@ impl Reading {
     }
 
     /// The sample, complete.
-    fn finish(mut self, dialect: Dialect, series: u32) -> EngineSample {
+    fn finish(mut self, series: u32) -> EngineSample {
         let mut models: BTreeMap<String, ModelSample> = BTreeMap::new();
-        for ((model, rank), fields) in std::mem::take(&mut self.ranks) {
-            let mut sample = RankSample::default();
-            for ((row, seen), unknown) in ROWS.iter().zip(fields).zip(self.unknown) {
-                let Some(Seen { preference, value }) = seen else { continue };
-                if unknown {
-                    continue;
-                }
-                if (0.0..=row.most).contains(&value) {
-                    *(row.field)(&mut sample) = Some(value);
-                } else {
-                    let name = row.names.get(preference).copied().unwrap_or_default();
-                    self.warn(format!("{name} is {value:?}, which makes no sense and is left out"));
-                }
-            }
+        for ((model, rank), found) in std::mem::take(&mut self.ranks) {
+            let sample = self.finish_rank(found);
             models.entry(model).or_default().ranks.insert(rank, sample);
         }
-        EngineSample { dialect, models, process_start: self.process_start, series, warnings: self.warnings }
+        EngineSample {
+            dialect: self.table.map_or(Dialect::None, |table| table.dialect),
+            models,
+            process_start: self.process_start,
+            series,
+            warnings: self.warnings,
+        }
+    }
+
+    fn finish_rank(&mut self, found: Rank) -> RankSample {
+        let mut sample = RankSample::default();
+        let rows = self.table.map_or(&[][..], |table| table.rows);
+        for (index, (row, copies)) in rows.iter().zip(found.fields).enumerate() {
+            let Some(Seen { preference, value }) = copies.into_iter().map(|(_, seen)| seen).reduce(larger) else {
+                continue;
+            };
+            let field = (row.field)(&mut sample);
+            if row.adds && field.is_none() {
+                continue;
+            }
+            let lost = self.unknown.get(index).copied().unwrap_or_default();
+            let good = (0.0..=row.most).contains(&value);
+            let before = field.take().unwrap_or(0.0);
+            if good && !lost {
+                *field = Some(before + value);
+            } else if !lost {
+                let name = row.names.get(preference).copied().unwrap_or_default();
+                self.warn(format!("{name} is {value:?}, which makes no sense and is left out"));
+            }
+        }
+        if !self.lengths_unknown {
+            match found.lengths.finish() {
+                Ok(lengths) => sample.finished_lengths = lengths,
+                Err(why) => self.warn(format!("the lengths of finished requests are left out: {why}")),
+            }
+        }
+        sample
     }
 }
 

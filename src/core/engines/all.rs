@@ -1,0 +1,90 @@
+//! All engines of a run: those of the configuration, and those that its pools have at the moment.
+//!
+//! Separate from the single engine because here engines come and go.
+
+use std::collections::BTreeMap;
+
+use super::Engine;
+use crate::config;
+use crate::model::observation::Target;
+use crate::model::{EngineName, Time};
+
+/// The engines of a run: those of the configuration, and what its pools have at the moment.
+#[derive(Debug, Default)]
+pub struct Engines {
+    all: Vec<Engine>,
+    /// When engines that are not there yet answered an earlier run of ours.
+    remembered: BTreeMap<EngineName, Time>,
+}
+
+impl Engines {
+    /// Those of the configuration.
+    pub fn new(config: &config::Config) -> Self {
+        Self { all: config.engines.iter().map(Engine::new).collect(), remembered: BTreeMap::new() }
+    }
+
+    /// Another configuration: what is in both goes on. Answers with the names of those that are gone.
+    pub fn reconfigure(&mut self, before: &config::Config, config: &config::Config) -> Vec<EngineName> {
+        let mut known = std::mem::take(&mut self.all);
+        let names: Vec<EngineName> = known.iter().map(|engine| engine.name.clone()).collect();
+        for engine in &config.engines {
+            let stays = before.engines.contains(engine);
+            let same = |known: &Engine| stays && known.pool.is_none() && known.name == engine.name;
+            let index = known.iter().position(same);
+            self.all.push(index.map_or_else(|| Engine::new(engine), |index| known.remove(index)));
+        }
+        // The targets of a pool that is another one come with the next look at its files.
+        let stays = |pool: &config::Pool| config.pools.contains(pool);
+        let pools: Vec<&EngineName> = before.pools.iter().filter(|pool| stays(pool)).map(|pool| &pool.name).collect();
+        self.all
+            .extend(known.into_iter().filter(|engine| engine.pool.as_ref().is_some_and(|pool| pools.contains(&pool))));
+        names.into_iter().filter(|name| !self.all.iter().any(|engine| engine.name == *name)).collect()
+    }
+
+    /// All of them, those of the configuration first.
+    pub fn iter(&self) -> impl Iterator<Item = &Engine> {
+        self.all.iter()
+    }
+
+    /// One of them.
+    pub fn get_mut(&mut self, name: &EngineName) -> Option<&mut Engine> {
+        self.all.iter_mut().find(|engine| engine.name == *name)
+    }
+
+    /// Those of a job, in the order in which it names them.
+    pub fn of<'e, 'j>(&'e self, job: &'j config::Job) -> impl Iterator<Item = &'e Engine> + use<'e, 'j> {
+        job.engines.iter().flat_map(move |name| {
+            self.all.iter().filter(move |engine| engine.name == *name || engine.pool.as_ref() == Some(name))
+        })
+    }
+
+    /// The targets of a pool, all of them; who is not among them any more is gone. Answers with the names of those.
+    pub fn retarget(&mut self, pool: &config::Pool, targets: &[Target]) -> Vec<EngineName> {
+        let is_target =
+            |engine: &Engine| targets.iter().any(|target| target.engine == engine.name && target.url == engine.url);
+        let (kept, gone) = std::mem::take(&mut self.all)
+            .into_iter()
+            .partition::<Vec<_>, _>(|engine| engine.pool.as_ref() != Some(&pool.name) || is_target(engine));
+        self.all = kept;
+        for target in targets {
+            if self.all.iter().any(|engine| engine.name == target.engine) {
+                continue;
+            }
+            let mut engine = Engine::target(pool, target.engine.clone(), target.url.clone());
+            if let Some(at) = self.remembered.remove(&target.engine) {
+                engine.answered_before(at);
+            }
+            self.all.push(engine);
+        }
+        let missing = |engine: &Engine| !self.all.iter().any(|other| other.name == engine.name);
+        gone.iter().filter(|engine| missing(engine)).map(|engine| engine.name.clone()).collect()
+    }
+
+    /// Goes on with what an earlier run knew.
+    pub fn remember(&mut self, name: &EngineName, at: Time) {
+        match self.get_mut(name) {
+            Some(engine) => engine.answered_before(at),
+            None => drop(self.remembered.insert(name.clone(), at)),
+        }
+    }
+}
