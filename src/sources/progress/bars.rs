@@ -18,6 +18,7 @@
 //! [`MAX_BARS`] that were seen last are kept.
 
 use super::formats::{About, Bar};
+use super::hashes::hash;
 
 /// Bars that are remembered at once.
 const MAX_BARS: usize = 64;
@@ -77,6 +78,8 @@ struct Seen {
     format: &'static str,
     rank: String,
     description: String,
+    /// A hash of it: where descriptions count along, there are as many bars as are remembered.
+    key: u64,
     /// The description without its digits, if it has some: bars that differ in nothing else are sisters.
     words: Option<String>,
     about: About,
@@ -93,8 +96,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn is_like(&self, bar: &Bar<'_>, depth: usize) -> bool {
-        self.format == bar.format
+    fn is_like(&self, bar: &Bar<'_>, key: u64, depth: usize) -> bool {
+        self.key == key
+            && self.format == bar.format
             && self.description == bar.description
             && (!bar.description.is_empty() || self.depth == depth)
     }
@@ -160,16 +164,17 @@ impl Bars {
         self.wanted = Some(description.trim().trim_end_matches(':').to_owned());
     }
 
-    /// Takes a frame of a bar at `depth`, printed by `rank`.
-    pub(super) fn record(&mut self, bar: &Bar<'_>, depth: usize, rank: &str) {
+    /// Takes a frame of a bar at `depth`, printed by `rank`; the number of the bar is its own for good.
+    pub(super) fn record(&mut self, bar: &Bar<'_>, depth: usize, rank: &str) -> u64 {
         self.clock += 1;
         let clock = self.clock;
         let numbers = Numbers::of(bar);
         let start = numbers.done.zip(numbers.elapsed);
+        let key = hash(bar.description.as_bytes(), 0);
         let mut is_separate = false;
-        let mut known = self.seen.iter().position(|seen| seen.is_like(bar, depth) && seen.rank == rank);
+        let mut known = self.seen.iter().position(|seen| seen.is_like(bar, key, depth) && seen.rank == rank);
         if known.is_none() {
-            for (at, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_like(bar, depth)) {
+            for (at, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_like(bar, key, depth)) {
                 if !seen.is_separate && numbers.goes_on_from(&seen.numbers) {
                     rank.clone_into(&mut seen.rank);
                     known = Some(at);
@@ -189,7 +194,7 @@ impl Bars {
             seen.depth = depth;
             seen.about = bar.about;
             seen.numbers = numbers;
-            return;
+            return seen.first;
         }
         if self.seen.len() >= MAX_BARS
             && let Some(oldest) = self.seen.iter().enumerate().min_by_key(|(_, seen)| seen.last).map(|(at, _)| at)
@@ -200,6 +205,7 @@ impl Bars {
             format: bar.format,
             rank: rank.to_owned(),
             description: bar.description.to_owned(),
+            key,
             words: words(bar.description),
             about: bar.about,
             depth,
@@ -210,6 +216,7 @@ impl Bars {
             start,
             numbers,
         });
+        clock
     }
 
     /// Forgets all of them.
@@ -243,20 +250,44 @@ impl Bars {
     /// What changes when the job is another bar, or the same one started again; and done and elapsed at its first frame,
     /// which a sum has not, since its parts start apart. Asked after every frame, so without any memory.
     pub(super) fn run(&self) -> Option<(Run, Option<(f64, f64)>)> {
-        let (first, newest) = self.outer()?;
+        let newest = self.newest()?;
+        self.run_under(newest)
+    }
+
+    /// Whether a frame more of the bar of this number, which goes on, would leave `run` as it is, however many of other
+    /// bars came unseen for which this was answered by yes as well.
+    pub(super) fn may_become_newest(&self, number: u64, run: Option<Run>) -> bool {
+        let youngest = self.seen.iter().map(|seen| seen.first).max();
+        let Some(seen) = self.seen.iter().find(|seen| seen.first == number) else { return false };
+        // Bars are compared by who was there when which began: what came since the last of them began changes nothing.
+        youngest <= Some(seen.last)
+            && (!self.is_candidate(seen) || self.run_under(seen).is_none_or(|(under, _)| Some(under) == run))
+    }
+
+    /// The run if this bar were the newest.
+    fn run_under(&self, newest: &Seen) -> Option<(Run, Option<(f64, f64)>)> {
+        let first = self.outer_under(newest)?;
         let parts = self.seen.iter().filter(|seen| self.is_part(seen, first, newest)).count();
         Some(((first.first, first.restarts, parts), first.start.filter(|_| parts <= 1)))
     }
 
     /// The outer bar of those alive, and the newest of all.
     fn outer(&self) -> Option<(&Seen, &Seen)> {
-        if let [only] = self.seen.as_slice() {
-            return (self.is_candidate(only)).then_some((only, only));
+        let newest = self.newest()?;
+        Some((self.outer_under(newest)?, newest))
+    }
+
+    fn newest(&self) -> Option<&Seen> {
+        self.seen.iter().filter(|seen| self.is_candidate(seen)).max_by_key(|seen| seen.last)
+    }
+
+    /// The outer one if this were the newest of all.
+    fn outer_under<'a>(&'a self, newest: &'a Seen) -> Option<&'a Seen> {
+        if self.wanted.is_some() || self.seen.len() == 1 {
+            return Some(newest);
         }
-        let newest = self.seen.iter().filter(|seen| self.is_candidate(seen)).max_by_key(|seen| seen.last)?;
         let alive = self.seen.iter().filter(|seen| self.is_candidate(seen) && self.is_alive(seen, newest));
-        let outer = alive.min_by_key(|seen| (seen.depth, seen.first))?;
-        Some((if self.wanted.is_some() { newest } else { outer }, newest))
+        alive.min_by_key(|seen| (seen.depth, seen.first))
     }
 
     fn is_candidate(&self, seen: &Seen) -> bool {

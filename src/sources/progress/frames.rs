@@ -106,7 +106,8 @@ pub fn clean<'a>(frame: &'a [u8], out: &'a mut String) -> &'a str {
     if !has_controls && let Ok(text) = std::str::from_utf8(frame) {
         return text.trim();
     }
-    let mut kept = Vec::with_capacity(frame.len());
+    let mut kept = std::mem::take(out).into_bytes();
+    kept.clear();
     let mut rest = frame;
     while let Some(at) = memchr(0x1b, rest) {
         kept.extend_from_slice(rest.get(..at).unwrap_or_default());
@@ -114,8 +115,7 @@ pub fn clean<'a>(frame: &'a [u8], out: &'a mut String) -> &'a str {
     }
     kept.extend_from_slice(rest);
     kept.retain(|&byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
-    out.clear();
-    out.push_str(&String::from_utf8_lossy(&kept));
+    *out = String::from_utf8(kept).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     out.trim()
 }
 

@@ -112,7 +112,7 @@ impl Text {
         unwrap.push(bytes, |which, bytes| {
             let Some(Stream { frames, rank, .. }) = streams.get_mut(which) else { return };
             frames.push(bytes, |frame, ends_line| facts.frame(frame, ends_line, rank));
-            facts.flush(rank);
+            facts.flush();
         });
     }
 
@@ -244,29 +244,27 @@ impl Facts {
         }
     }
 
-    /// A frame with an end.
+    /// A frame with an end; an empty one only ends a line.
     fn frame(&mut self, frame: &[u8], ends_line: bool, rank: &mut String) {
-        if !self.repeat.moves_on(frame) {
-            self.flush(rank);
+        let Self { repeat, bars, run, .. } = self;
+        if !frame.is_empty() && !repeat.moves_on(frame, rank, |bar| bars.may_become_newest(bar, *run)) {
+            self.flush();
             self.read(frame, rank);
         }
         if ends_line {
-            self.flush(rank);
-            self.repeat.disarm();
             rank.clear();
         }
     }
 
-    /// Reads the frame that was put off, if there is one.
-    fn flush(&mut self, rank: &mut String) {
-        if let Some(frame) = self.repeat.take() {
-            self.read(&frame, rank);
+    /// Reads the frames that were put off.
+    fn flush(&mut self) {
+        while let Some((frame, mut rank)) = self.repeat.take() {
+            self.read(&frame, &mut rank);
             self.repeat.give_back(frame);
         }
     }
 
     fn read(&mut self, frame: &[u8], rank: &mut String) {
-        self.repeat.disarm();
         let mut scratch = std::mem::take(&mut self.scratch);
         let text = frames::clean(frame, &mut scratch);
         if text.contains(|c: char| c.is_alphanumeric()) {
@@ -279,11 +277,12 @@ impl Facts {
                 rank.clear();
                 rank.push_str(found);
             }
-            if let Some((bar, source)) = self.formats.read(text, rest, self.weight, &mut self.memory) {
-                self.record(&bar, source, frames::cursor_up(frame), rank);
-                if bar.format == "tqdm" {
-                    self.repeat.arm(frame);
-                }
+            if let Some((bar, source)) = self.formats.read(text, rest, self.weight, &mut self.memory)
+                && let Some(number) = self.record(&bar, source, frames::cursor_up(frame), rank)
+            {
+                // Other tools' frames are few.
+                let frame = if bar.format == "tqdm" { frame } else { &[] };
+                self.repeat.arm(number, frame, found, rank);
             }
         }
         self.scratch = scratch;
@@ -309,12 +308,13 @@ impl Facts {
         self.scratch = scratch;
     }
 
-    fn record(&mut self, bar: &Bar<'_>, source: formats::Source, depth: usize, rank: &str) {
+    /// The number of the bar, unless it is a note.
+    fn record(&mut self, bar: &Bar<'_>, source: formats::Source, depth: usize, rank: &str) -> Option<u64> {
         let formats::Source { weight, is_global } = source;
         if weight == Weight::Note {
             let done = self.bars.job().and_then(|job| job.numbers.done);
             self.note = Some(Note { format: bar.format, elapsed: bar.elapsed, done });
-            return;
+            return None;
         }
         if weight > self.weight {
             self.weight = weight;
@@ -324,9 +324,11 @@ impl Facts {
                 self.first = None;
             }
             self.bars.clear();
+            self.repeat.clear();
         }
-        self.bars.record(bar, depth, if is_global { "" } else { rank });
+        let number = self.bars.record(bar, depth, if is_global { "" } else { rank });
         self.follow_job();
+        Some(number)
     }
 
     /// A change of the job's bar, or its restart, is a new run.
@@ -471,10 +473,10 @@ mod tests {
         }
     }
 
-    /// Frames that only move a bar on are put off; whether they are must not be seen.
+    /// Frames that only move a bar on are put off; whether they are must not be seen. Every table is of one kind of log.
     #[test]
     fn frames_put_off_change_nothing() {
-        let frames = [
+        let restarts = [
             "\rgen:   5%|▍  | 12/250 [00:10<03:00,  1.40s/it]",
             "\rgen:   5%|▍  | 13/250 [00:11<03:00,  1.40s/it]",
             "\rgen:   6%|▍  | 14/250 [59:59<03:00,  1.40s/it, loss=3]",
@@ -489,20 +491,59 @@ mod tests {
             "[rank0]: ",
             "\x1b[A",
         ];
+        let ranks = [
+            "\r[rank0]: gen:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+            "\r[rank0]: gen:   6%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+            "\r[rank1]: gen:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+            "\r[rank1]: gen:   7%|▍  | 17/250 [00:14<03:00,  1.40s/it]",
+            "\rgen:   7%|▍  | 18/250 [00:15<03:00,  1.40s/it]",
+            "\rload:   7%|▍  | 18/250 [00:15<03:00,  1.40s/it]",
+            "\r[rank2]: load:   9%|▍  | 19/250 [00:16<03:00,  1.40s/it]",
+            "\rdocs: 857docs [00:17, 50.00docs/s]",
+            "\rdocs: 1001docs [00:19, 50.00docs/s]",
+            "\n",
+            "a line\n",
+        ];
+        let in_turn = [
+            "\rworker 0:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+            "\rworker 1:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+            "\rworker 0:   7%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+            "\rworker 1:   7%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+            "\nepochs:   7%|▍  | 1/9 [00:13<03:00,  1.40s/it]\x1b[A",
+            "\nepochs:  20%|▍  | 2/9 [00:14<03:00,  1.40s/it]\x1b[A",
+            "\rload 1:   7%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+            "\n\n  5%|▍  | 1/9 [00:13<03:00,  1.40s/it]\x1b[A\x1b[A",
+            "\n\n  6%|▍  | 1/9 [00:14<03:00,  1.40s/it]\x1b[A\x1b[A",
+            "\r  5%|▍  | 1/9 [00:13<03:00,  1.40s/it]",
+            "\rworker 0:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+            "{'train_runtime': 10.1, 'epoch': 2.5}\n",
+        ];
         let mut seed = 1_u32;
-        for _ in 0..2_000 {
-            let (mut at_once, mut apart) = (Text::new(&LogFormat::Auto, 4096), Text::new(&LogFormat::Auto, 4096));
-            let mut all = String::new();
-            for _ in 0..12 {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let frame = frames[usize::try_from(seed >> 16).unwrap() % frames.len()];
-                all.push_str(frame);
-                // A flush after each piece: nothing is put off for long.
-                apart.push(frame.as_bytes());
+        let mut next = move |below: usize| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            usize::try_from(seed >> 16).unwrap() % below
+        };
+        for frames in [&restarts[..], &ranks, &in_turn] {
+            for round in 0..1_000 {
+                let text = || {
+                    let text = Text::new(&LogFormat::Auto, 4096);
+                    if round % 8 == 0 { text.with_bar("worker 1") } else { text }
+                };
+                let (mut at_once, mut apart) = (text(), text());
+                let mut all = String::new();
+                // A few kinds in turn, or all of them.
+                let kinds = if next(2) == 0 { frames.len() } else { 3 };
+                let from = next(frames.len());
+                for _ in 0..8 + next(20) {
+                    let frame = frames[(from + next(kinds)) % frames.len()];
+                    all.push_str(frame);
+                    // A flush after each piece: nothing is put off for long.
+                    apart.push(frame.as_bytes());
+                }
+                at_once.push(all.as_bytes());
+                assert_eq!(at_once.reading(), apart.reading(), "{all:?}");
+                assert_eq!(at_once.bars(), apart.bars(), "{all:?}");
             }
-            at_once.push(all.as_bytes());
-            assert_eq!(at_once.reading(), apart.reading(), "{all:?}");
-            assert_eq!(at_once.bars(), apart.bars(), "{all:?}");
         }
     }
 

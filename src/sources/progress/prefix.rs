@@ -54,8 +54,10 @@ fn bracket(text: &str) -> Option<(&str, &str)> {
 
 /// `rank0: ` and `Rank 0: `.
 fn rank_word(text: &str) -> Option<(&str, &str)> {
-    let starts = matches!(text.get(..4), Some("rank" | "Rank" | "RANK"));
-    let (word, rest) = text.split_once(": ").filter(|(word, _)| starts && word.len() < 12)?;
+    if !matches!(text.get(..4), Some("rank" | "Rank" | "RANK")) {
+        return None;
+    }
+    let (word, rest) = text.split_once(": ").filter(|(word, _)| word.len() < 12)?;
     is_rank(word).then_some((word, rest))
 }
 
@@ -78,6 +80,12 @@ fn process(text: &str) -> Option<(&str, &str)> {
 
 /// `worker-1  | text`.
 fn compose(text: &str) -> Option<(&str, &str)> {
+    // What may be a name ends with a digit and has a blank behind it; few lines begin so.
+    let is_in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let end = text.bytes().take(64).position(|byte| !is_in_name(&byte))?;
+    if !text.as_bytes().get(end.checked_sub(1)?)?.is_ascii_digit() {
+        return None;
+    }
     let (name, rest) = text.split_once(" | ")?;
     let name = name.trim_end();
     let (word, digits) = name.rsplit_once(['-', '_'])?;
@@ -89,7 +97,7 @@ fn compose(text: &str) -> Option<(&str, &str)> {
 /// `TIME host name[4242]: text` in any of the journal's notations of time.
 fn journal(text: &str) -> Option<(&str, &str)> {
     let head = text.as_bytes().get(..text.len().min(160))?;
-    let at = memchr::memmem::find(head, b"]: ")?;
+    let at = memchr::memchr_iter(b']', head).find(|&at| head.get(at..).is_some_and(|rest| rest.starts_with(b"]: ")))?;
     let front = text.get(..at)?;
     let (before, pid) = front.rsplit_once('[')?;
     let words = before.split_whitespace().count();

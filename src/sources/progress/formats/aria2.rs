@@ -2,7 +2,7 @@
 //! file names in a file. `(OK):download completed.` at the end is about the last of them.
 
 use super::super::numbers::{size, span};
-use super::{Bar, Whole};
+use super::{Bar, Whole, find};
 
 /// What was seen.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +22,7 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
             ..Bar::default()
         });
     }
-    let at = text.find("[#")?;
+    let at = find(text, "[#", 0)?;
     let inside = text.get(at + 2..)?;
     let (identity, rest) = inside.split_once(' ')?;
     if !(6..=16).contains(&identity.len()) || !identity.bytes().all(|byte| byte.is_ascii_hexdigit()) {

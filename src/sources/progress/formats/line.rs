@@ -85,6 +85,12 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
 
 /// Reads a frame that was cleaned of escapes. The last such line in it counts: loggers put things before, not after.
 pub fn parse(text: &str) -> Option<Line> {
+    // One look for both; most lines have neither.
+    let bytes = text.as_bytes();
+    let is_word = |colon: usize| colon.checked_sub(1).is_some_and(|at| matches!(bytes.get(at), Some(b's' | b'e')));
+    if !memchr::memchr_iter(b':', bytes).any(is_word) {
+        return None;
+    }
     progress(text).or_else(|| closing(text))
 }
 

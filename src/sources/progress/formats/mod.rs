@@ -118,7 +118,7 @@ pub struct Format {
     /// Every rank prints the same numbers of the whole job, so ranks are never added up.
     pub is_global: bool,
     /// Bytes that each of its frames has: without one of them it is not asked.
-    needs: &'static [u8],
+    needs: Bytes,
     /// Reads a frame that was cleaned of escapes.
     pub read: for<'a> fn(&'a str, &mut Memory) -> Option<Bar<'a>>,
 }
@@ -127,10 +127,10 @@ const fn format(
     name: &'static str,
     weight: Weight,
     is_global: bool,
-    needs: &'static [u8],
+    needs: &[u8],
     read: for<'a> fn(&'a str, &mut Memory) -> Option<Bar<'a>>,
 ) -> Format {
-    Format { name, weight, is_global, needs, read }
+    Format { name, weight, is_global, needs: Bytes::of_format(needs), read }
 }
 
 /// All formats, in the order in which they are asked.
@@ -138,8 +138,8 @@ const TABLE: [Format; 18] = [
     format("progress", Weight::Report, false, b":", line::read),
     format("megatron", Weight::Report, true, b"|/(:", megatron::read),
     format("nemo", Weight::Report, true, b"|,/", nemo::read),
-    format("torchtitan", Weight::Report, true, b"tep", torchtitan::read),
-    format("llamafactory", Weight::Report, true, b"{\"_:", llamafactory::read),
+    format("torchtitan", Weight::Report, true, b"p", torchtitan::read),
+    format("llamafactory", Weight::Report, true, b"{_:", llamafactory::read),
     // tqdm and enlighten share a grammar; which of the two it was, the frame tells.
     format("tqdm", Weight::Bar, false, b"", tqdm::read),
     format("enlighten", Weight::Bar, false, b"[]/", tqdm::read_counter),
@@ -147,7 +147,7 @@ const TABLE: [Format; 18] = [
     format("keras", Weight::Bar, true, b"/", keras::read),
     format("rich", Weight::Bar, false, b"", rich::read),
     format("alive-progress", Weight::Bar, false, b"|", alive::read),
-    format("progressbar2", Weight::Bar, false, b"ET:", progressbar2::read),
+    format("progressbar2", Weight::Bar, false, b"T:", progressbar2::read),
     format("click", Weight::Bar, false, b"[]", click::read),
     format("rsync", Weight::Bar, false, b"", rsync::read),
     format("wget", Weight::Bar, false, b"", wget::read),
@@ -172,24 +172,55 @@ pub struct Memory {
     dd: dd::Memory,
 }
 
-/// Which bytes a frame has, found in one pass, so that most formats need not search it.
+/// Which of the bytes that formats need a frame has, found in one pass, so that most formats need not search it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Bytes([u64; 4]);
+struct Bytes(u16);
 
 impl Bytes {
-    fn of(text: &str) -> Self {
-        let mut bits = [0; 4];
-        for byte in text.bytes() {
-            if let Some(word) = bits.get_mut(usize::from(byte >> 6)) {
-                *word |= 1_u64 << (byte & 63);
-            }
+    /// Those that tell formats apart, a bit each.
+    const TELLING: &[u8; 12] = b":|/(,p{_[]T'";
+    const ALL: Self = Self(u16::MAX);
+
+    #[allow(clippy::indexing_slicing)] // A constant: what is out of range does not compile.
+    const TABLE: [u16; 256] = {
+        let mut table = [0; 256];
+        let mut at = 0;
+        while at < Self::TELLING.len() {
+            table[Self::TELLING[at] as usize] = 1 << at;
+            at += 1;
+        }
+        table
+    };
+
+    /// What a format needs; a byte that is not among the telling ones does not compile.
+    #[allow(clippy::indexing_slicing)] // For constants only.
+    const fn of_format(needs: &[u8]) -> Self {
+        let mut bits = 0;
+        let mut at = 0;
+        while at < needs.len() {
+            assert!(Self::TABLE[needs[at] as usize] != 0);
+            bits |= Self::TABLE[needs[at] as usize];
+            at += 1;
         }
         Self(bits)
     }
 
-    fn have(self, needs: &[u8]) -> bool {
-        needs.iter().all(|byte| self.0.get(usize::from(byte >> 6)).is_some_and(|word| word >> (byte & 63) & 1 == 1))
+    fn of(text: &str) -> Self {
+        let bit = |byte: u8| Self::TABLE.get(usize::from(byte)).copied().unwrap_or(0);
+        Self(text.bytes().fold(0, |bits, byte| bits | bit(byte)))
     }
+
+    const fn have(self, needs: Self) -> bool {
+        self.0 & needs.0 == needs.0
+    }
+}
+
+/// Where `needle` begins, by its byte at `rare`, of which there are few in any text: for needles of a few bytes this is
+/// much faster than to prepare a search.
+fn find(text: &str, needle: &str, rare: usize) -> Option<usize> {
+    let byte = *needle.as_bytes().get(rare)?;
+    let starts = memchr::memchr_iter(byte, text.as_bytes()).filter_map(|at| at.checked_sub(rare));
+    starts.into_iter().find(|&at| text.as_bytes().get(at..).is_some_and(|rest| rest.starts_with(needle.as_bytes())))
 }
 
 /// The formats that one log is read with.
@@ -235,8 +266,8 @@ impl Formats {
             }
             Self::Table(formats) => {
                 // What is drawn with a percentage and a bar is no report.
-                let is_drawn = memchr::memmem::find(rest.as_bytes(), b"%|").is_some();
-                let bytes = if is_drawn { Bytes([u64::MAX; 4]) } else { Bytes::of(rest) };
+                let is_drawn = find(rest, "%|", 0).is_some();
+                let bytes = if is_drawn { Bytes::ALL } else { Bytes::of(rest) };
                 formats
                     .iter()
                     .filter(|format| format.weight >= weight || format.weight == Weight::Note)

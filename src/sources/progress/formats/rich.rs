@@ -52,12 +52,16 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
 
 /// What stands before the bar and behind it.
 fn around(text: &str) -> Option<(&str, &str)> {
-    if let Some(start) =
-        ["━", "╸", "╺"].iter().filter_map(|cell| memchr::memmem::find(text.as_bytes(), cell.as_bytes())).min()
-    {
+    // All of its characters begin with the same byte.
+    let is_cell = |at: &usize| text.get(*at..).is_some_and(|rest| rest.starts_with(is_drawn));
+    if let Some(start) = memchr::memchr_iter(0xe2, text.as_bytes()).find(is_cell) {
         let (front, bar) = text.split_at_checked(start)?;
         let rest = bar.trim_start_matches(is_drawn);
         return (bar.len() - rest.len() >= DRAWN_RUN * '━'.len_utf8()).then_some((front, rest));
+    }
+    // Such a run has a hyphen at one of every so many places.
+    if !text.bytes().skip(ASCII_RUN - 1).step_by(ASCII_RUN).any(|byte| byte == b'-') {
+        return None;
     }
     let start = memchr::memmem::find(text.as_bytes(), &[b'-'; ASCII_RUN])?;
     let (front, bar) = text.split_at_checked(start)?;

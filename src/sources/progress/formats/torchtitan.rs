@@ -4,7 +4,7 @@
 //! What is left out of a log that was rotated is not known.
 
 use super::super::numbers::leading;
-use super::{Bar, Whole};
+use super::{Bar, Whole, find};
 
 /// What was said before.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,11 +13,14 @@ pub struct Memory {
     done: Option<f64>,
 }
 
+/// Before the number of all steps.
+const TOTAL: &str = ", total steps ";
+
 /// Reads a frame.
 pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<'a>> {
     let memory = &mut memory.torchtitan;
     let bar = Bar { format: "torchtitan", whole: Whole::Settled, ..Bar::default() };
-    let step = memchr::memmem::find(text.as_bytes(), b"step: ").and_then(|at| text.get(at + "step: ".len()..));
+    let step = find(text, "step: ", 4).and_then(|at| text.get(at + "step: ".len()..));
     if let Some(rest) = step {
         let (done, rest) = leading(rest.trim_start())?;
         let rest = rest.trim_start();
@@ -29,7 +32,7 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
         return Some(Bar { finished: bar.reached(), ..bar });
     }
     if memory.total.is_none()
-        && let Some((_, rest)) = text.split_once(", total steps ")
+        && let Some(rest) = find(text, TOTAL, 0).and_then(|at| text.get(at + TOTAL.len()..))
     {
         memory.total = leading(rest).map(|(total, _)| total);
         return None;

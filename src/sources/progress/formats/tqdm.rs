@@ -15,7 +15,7 @@
 //! 7/30 [00:11<00:36, 0.63 shards/s]`), and counters without a total as `Docs 57 docs [00:01, 48.8 docs/s]`.
 
 use super::super::numbers::{leading, scale, time};
-use super::{Bar, Whole};
+use super::{Bar, Whole, find};
 
 /// Reads a frame that was cleaned of escapes.
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
@@ -82,7 +82,8 @@ fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
 
 /// What a narrow terminal left: `desc:   4%| | 40/1000`, perhaps with the beginning of the bracket.
 fn cut(text: &str) -> Option<Bar<'_>> {
-    let (front, rest) = text.rsplit_once("%|")?;
+    let sign = percent(text)?;
+    let (front, rest) = (text.get(..sign)?, text.get(sign + 2..)?);
     let (_, rest) = rest.split_once("| ")?;
     let end = rest.find(" [").unwrap_or(rest.len());
     let before = text.get(..text.len() - rest.len() + end)?;
@@ -168,14 +169,16 @@ fn count(text: &str) -> Option<(f64, bool)> {
     }
 }
 
+/// The last percent sign that a bar follows.
+fn percent(text: &str) -> Option<usize> {
+    memchr::memrchr_iter(b'%', text.as_bytes()).find(|&sign| text.as_bytes().get(sign + 1) == Some(&b'|'))
+}
+
 /// The description in front of the percentage and the bar.
 fn description(front: &str) -> Description<'_> {
     let front = front.trim_end();
     // `desc:  12%|███   |`: the percentage is the last one that a bar follows.
-    let percent = memchr::memrchr_iter(b'|', front.as_bytes())
-        .filter_map(|bar| bar.checked_sub(1))
-        .find(|&before| front.as_bytes().get(before) == Some(&b'%'));
-    let front = match percent {
+    let front = match percent(front) {
         Some(at) => front.get(..at).unwrap_or(front).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
         None => front,
     };
@@ -186,7 +189,8 @@ fn description(front: &str) -> Description<'_> {
 
 /// `desc: 12.3kit` before the bracket of a bar without a total; the unit is known from the rate.
 fn lone_count<'a>(before: &'a str, rate_text: &str) -> Option<(Description<'a>, f64, Option<f64>, bool)> {
-    let (front, body) = match before.rfind(": ") {
+    let mut colons = memchr::memrchr_iter(b':', before.as_bytes());
+    let (front, body) = match colons.find(|at| before.as_bytes().get(at + 1) == Some(&b' ')) {
         Some(at) => (before.get(..at)?, before.get(at + 2..)?),
         None => ("", before),
     };
@@ -221,7 +225,7 @@ fn rate(text: &str, scaled: bool) -> Option<f64> {
 /// `est. speed input: 386.19 toks/s, output: 642.42 toks/s`.
 fn output_tokens(postfix: &str) -> Option<f64> {
     const WORD: &str = "output: ";
-    let at = memchr::memmem::find(postfix.as_bytes(), WORD.as_bytes())?;
+    let at = find(postfix, WORD, WORD.len() - 2)?;
     let (value, unit) = leading(postfix.get(at + WORD.len()..)?)?;
     unit.trim_start().starts_with("toks/s").then_some(value)
 }

@@ -5,15 +5,16 @@
 //! transformers 4 and strings in transformers 5.
 
 use super::super::numbers::leading;
-use super::Bar;
+use super::{Bar, find};
 
 /// Reads a frame.
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
-    let inside = text.get(text.find("{'")?..)?;
+    let inside = text.get(find(text, "{'", 0)?..)?;
+    const RUNTIME: &str = "'train_runtime': ";
+    let runtime = inside.get(find(inside, RUNTIME, RUNTIME.len() - 4)? + RUNTIME.len()..)?;
     if !inside.contains("'epoch': ") {
         return None;
     }
-    let (_, runtime) = inside.split_once("'train_runtime': ")?;
     let (elapsed, _) = leading(runtime.trim_start_matches('\''))?;
     Some(Bar { format: "trainer", elapsed: Some(elapsed), finished: Some(true), ..Bar::default() })
 }

@@ -5,7 +5,7 @@
 //! label and the next one are apart, so the dots of an unfinished row count as well: each is there or not. The name before a bar is no description: a long one scrolls by, another in each frame.
 
 use super::super::numbers::{clock, leading, size, span};
-use super::{Bar, Whole};
+use super::{Bar, Whole, find};
 
 /// What was said before.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +30,7 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
 
 /// `2026-11-30 14:56:43 (4.20 MB/s) - ‘o’ saved [12582912/12582912]`.
 fn saved(text: &str) -> Option<Bar<'_>> {
-    let (_, rest) = text.rsplit_once(" saved [")?;
+    let (_, rest) = text.strip_suffix(']').and_then(|_| text.rsplit_once(" saved ["))?;
     let (done, rest) = leading(rest)?;
     let total = rest.strip_prefix('/').and_then(leading).map(|(total, _)| total);
     let is_closed = rest.ends_with(']');
@@ -82,7 +82,8 @@ fn dots<'a>(text: &'a str, memory: &mut Memory) -> Option<Bar<'a>> {
 }
 
 fn bar<'a>(text: &'a str, memory: &Memory) -> Option<Bar<'a>> {
-    let (front, rest) = text.split_once("%[").or_else(|| text.split_once(" ["))?;
+    let at = find(text, "%[", 0).or_else(|| find(text, " [", 1))?;
+    let (front, rest) = (text.get(..at)?, text.get(at + 2..)?);
     let (inside, rest) = rest.split_once(']')?;
     let is_bar = inside.len() > 3 && inside.chars().all(|c| matches!(c, '=' | '>' | ' ' | '+' | '<'));
     let percent =
