@@ -16,7 +16,7 @@ use longhaul::clock::Clock;
 use longhaul::config::{Limits, Output};
 use longhaul::model::volume::{Mount, Space};
 use longhaul::model::{Fact, FailureKind, JobName, Observation, VolumeId, WorkerName};
-use longhaul::worker::{Plan, PlannedJob, WorkerSpec, supervise};
+use longhaul::worker::{Kept, Plan, PlannedJob, WorkerSpec, supervise};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -83,6 +83,7 @@ impl Worker {
             jobs: vec![PlannedJob { name: JobName::new("job"), progress: Vec::new(), outputs: outputs.to_vec() }],
             volumes: volumes.to_vec(),
             jobs_dir: None,
+            kept: Kept::default(),
         };
         let pid = tempfile::NamedTempFile::new().unwrap();
         let script =
@@ -95,7 +96,8 @@ impl Worker {
         };
         let (sender, out) = mpsc::channel(1000);
         let (shutdown, stop) = watch::channel(false);
-        let task = tokio::spawn(supervise(spec, tokio::sync::watch::channel(plan).1, clock, sender, stop));
+        let task =
+            tokio::spawn(supervise(spec, tokio::sync::watch::channel(plan).1, Kept::default(), clock, sender, stop));
         Self { out, shutdown, task, pid }
     }
 

@@ -203,6 +203,16 @@ pub enum ProgressKind {
     },
 }
 
+impl ProgressKind {
+    /// The path or glob, for people.
+    pub fn path(&self) -> std::path::Display<'_> {
+        match self {
+            Self::Log { path, .. } | Self::Directory { path, .. } => path.display(),
+            Self::Jsonl { glob, .. } | Self::Json { glob, .. } => std::path::Path::new(glob).display(),
+        }
+    }
+}
+
 /// JSON pointers into a progress file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JsonFields {

@@ -151,7 +151,15 @@ impl Job {
     /// A progress source was read.
     pub fn read(&mut self, source: &SourceId, kind: SourceKind, reading: &Reading, at: Time) {
         let looked_at = self.looked_at();
+        if let (Some(seen), Some(_)) = (self.readings.get_mut(source), &reading.first_pass)
+            && seen.reading.first_pass.is_none()
+        {
+            // A reader that began anew and is not at the end: what is known stands, and ages.
+            seen.reading.bytes = reading.bytes;
+            return;
+        }
         // The lengths go to the estimate once; what stays is what stands.
+        let counted_by = self.merged.counted_by;
         let stands = Reading { lengths: None, ..reading.clone() };
         self.readings.insert(source.clone(), Seen { kind, reading: stands, at });
         self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
@@ -163,6 +171,12 @@ impl Job {
             self.run.items = Pace::default();
             self.run.tokens = Pace::default();
             self.run.eta.unwatched(now.since(before));
+        }
+        if counted_by.is_some() && counted_by != self.merged.counted_by {
+            // Another count, of the same or not, is no step of this one: lines of a resumed job against its log.
+            self.run.items = Pace::default();
+            self.run.tokens = Pace::default();
+            self.run.eta = Eta::new(settings(&self.config));
         }
         if let Some(lengths) = &reading.lengths {
             self.take_lengths(source, lengths);
@@ -216,7 +230,7 @@ impl Job {
         } else if self.is_complete() {
             JobState::Finishing
         } else if self.waits || self.run.moves.last_moved().is_none() {
-            JobState::Waiting
+            if self.first_pass().is_some() { JobState::Reading } else { JobState::Waiting }
         } else if self.stalled(now).get() == Some(true) {
             JobState::Stalled
         } else {
@@ -351,6 +365,11 @@ impl Job {
     /// All items are settled, or the job says that it has ended.
     pub fn is_complete(&self) -> bool {
         self.merged.is_complete(self.total())
+    }
+
+    /// How far the first reading of a source is, when that is not at its end.
+    pub fn first_pass(&self) -> Option<&str> {
+        self.readings.values().find_map(|seen| seen.reading.first_pass.as_deref())
     }
 
     /// Items that will not come again.

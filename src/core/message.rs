@@ -59,6 +59,8 @@ fn headline(job: &JobView, at: f64) -> String {
             let _ = write!(line, "; finished at {}", text::utc(end));
         }
         (JobState::Waiting, ..) => line.push_str("; it has not started"),
+        // The reason says it.
+        (JobState::Reading, ..) => {}
         (JobState::Running, Some(start), _) => {
             let _ = write!(line, "; running for {}", text::span(at - start));
         }
@@ -116,7 +118,7 @@ fn its_volume(job: &JobView, volumes: &[VolumeView]) -> String {
 }
 
 fn pace(job: &JobView, engines: &[EngineView]) -> Option<String> {
-    if matches!(job.state, JobState::Finished | JobState::Waiting) {
+    if matches!(job.state, JobState::Finished | JobState::Waiting | JobState::Reading) {
         return None;
     }
     let mut parts = Vec::new();

@@ -154,6 +154,7 @@ impl World {
             }
             Fact::Xids { xids } => self.gpus.xids(xids),
             Fact::Failed { failure } => self.failed(source, took, failure),
+            Fact::Kept { .. } => {}
             Fact::Worker { worker, up, restarts } => {
                 self.workers.insert(worker.clone(), (*up, *restarts));
             }
@@ -408,6 +409,9 @@ impl World {
 
     /// Why nothing is known of a job's items: what its first source said.
     fn why_unread(&self, job: &Job) -> String {
+        if let Some(first_pass) = job.first_pass() {
+            return first_pass.to_owned();
+        }
         let failure = job
             .config
             .progress

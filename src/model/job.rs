@@ -52,6 +52,10 @@ pub struct Reading {
     /// The last line that said something, shortened, for mails and pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
+    /// The source is so large that it is still being read for the first time: how far that is, in words. What stands in
+    /// the middle of a file is the past and not the state of the job, so no count is known before its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_pass: Option<String>,
     /// What was read but made no sense (lines that are no JSON, say): a count and one example in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,

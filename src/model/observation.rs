@@ -130,6 +130,12 @@ pub enum Fact {
         /// Why.
         failure: Failure,
     },
+    /// What a worker needs to go on with a source after a restart; only its readers know what is in it. It changes
+    /// nothing that is known, and no recording has it.
+    Kept {
+        /// The newest; what came before is void.
+        kept: serde_json::Value,
+    },
     /// A worker process came or went.
     Worker {
         /// Which.

@@ -66,6 +66,8 @@ pub struct ReloadView {
 pub enum JobState {
     /// Nothing has been seen of it yet.
     Waiting,
+    /// What it has written so far is so much that it is still being read for the first time.
+    Reading,
     /// It moves, or is within its stall threshold.
     Running,
     /// Nothing has moved for longer than its stall threshold.
@@ -78,12 +80,14 @@ pub enum JobState {
 
 impl JobState {
     /// All values, for the state set.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Stalled, Self::Finishing, Self::Finished];
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Reading, Self::Running, Self::Stalled, Self::Finishing, Self::Finished];
 
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
+            Self::Reading => "reading",
             Self::Running => "running",
             Self::Stalled => "stalled",
             Self::Finishing => "finishing",

@@ -106,7 +106,7 @@ fn job_unseen(job: &JobView, snapshot: &Snapshot) -> bool {
     if job.ended_at.known().is_some() {
         return false;
     }
-    if job.state == JobState::Waiting || job.stalled.known().is_none() {
+    if matches!(job.state, JobState::Waiting | JobState::Reading) || job.stalled.known().is_none() {
         // Nothing of it was seen since we started, and the alert says that it was seen before; or it was not seen for so
         // long that nobody knows how it goes, whatever its sources said last.
         return true;

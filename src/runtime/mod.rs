@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::model::{Fact, Failure, FailureKind, Observation, Snapshot, SourceId, Time};
 use crate::recording::Head;
 use crate::web;
-use crate::worker::{self, GpuPlan, Plan, WorkerSpec};
+use crate::worker::{self, GpuPlan, Kept, Plan, WorkerSpec};
 
 /// SIGTERM ends us in this time whatever hangs.
 pub const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
@@ -97,7 +97,7 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
     let (observations, inbox) = mpsc::channel(CHANNEL);
     let (publish, snapshots) = watch::channel(None);
     let (stop, stopping) = watch::channel(false);
-    let spine = spine::start(spine::Parts {
+    let (spine, kept) = spine::start(spine::Parts {
         head,
         config: config.clone(),
         rules,
@@ -116,8 +116,15 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
     let (configs, followed) = watch::channel(config);
     let watching = watching::follow(followed, plan, gpu_plan, clock, observations.clone());
     tasks.spawn(until(stopping.clone(), watching));
-    tasks.spawn(worker::supervise(WorkerSpec::files(), plans, clock, observations.clone(), stopping.clone()));
-    tasks.spawn(worker::supervise(WorkerSpec::gpus(), gpu_plans, clock, observations.clone(), stopping.clone()));
+    tasks.spawn(worker::supervise(WorkerSpec::files(), plans, kept, clock, observations.clone(), stopping.clone()));
+    tasks.spawn(worker::supervise(
+        WorkerSpec::gpus(),
+        gpu_plans,
+        Kept::default(),
+        clock,
+        observations.clone(),
+        stopping.clone(),
+    ));
     tasks.spawn(until(stopping.clone(), ticks(clock, observations.clone())));
     let state = web::State::new(snapshots.clone(), &telemetry_path, lifecycle)?;
     tasks.spawn(web::serve(bound, state, stopped(stopping)));

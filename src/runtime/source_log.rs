@@ -61,6 +61,7 @@ impl SourceLog {
             }
             Fact::Tick
             | Fact::WallClock { .. }
+            | Fact::Kept { .. }
             | Fact::Worker { .. }
             | Fact::Delivery { .. }
             | Fact::Reload { .. }

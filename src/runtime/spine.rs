@@ -4,6 +4,7 @@
 //! "mailed" is saved. Killed between the two, the next run decides the same message again under the same name, so the
 //! worst is a mail that arrives twice, and none is lost.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,20 +13,22 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use jiff::tz::TimeZone;
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::source_log::SourceLog;
-use super::storage::Storage;
+use super::storage::{DECISIONS, OFFSETS, Storage};
 use crate::alerts::Rules;
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::core::{Core, Outcome, State};
-use crate::model::{Fact, Observation, Snapshot};
+use crate::model::{Fact, Observation, Snapshot, SourceId};
 use crate::notify::email::Mailer;
 use crate::notify::log::Transitions;
 use crate::notify::outbox::{Folder, Outbox};
 use crate::notify::sender::{self, Pace};
 use crate::recording::{self, Head};
+use crate::worker::Kept;
 
 /// For one answer of a mail server.
 const ANSWER: std::time::Duration = std::time::Duration::from_secs(20);
@@ -63,19 +66,50 @@ pub struct Reconfiguration {
     pub rules: Rules,
 }
 
-/// Opens what must be open before anything runs, and starts the thread.
-pub fn start(parts: Parts) -> anyhow::Result<JoinHandle<()>> {
+/// Opens what must be open before anything runs, and starts the thread. Also what the readers of an earlier run left.
+pub fn start(parts: Parts) -> anyhow::Result<(JoinHandle<()>, Kept)> {
     let storage = if parts.act { Some(Storage::open(&parts.config.storage)?) } else { None };
+    let kept = storage.as_ref().map(|storage| storage.restore(&OFFSETS)).unwrap_or_default();
+    let mut offsets = Offsets { kept, changed: false };
+    offsets.retain(&parts.config);
+    let kept = offsets.kept.clone();
     let recorder = parts.record.as_deref().map(|path| Recorder::create(path, &parts.head)).transpose()?;
     let spine = std::thread::Builder::new()
         .name("core".to_owned())
-        .spawn(move || run(parts, storage, recorder))
+        .spawn(move || run(parts, storage, offsets, recorder))
         .context("cannot start a thread")?;
-    Ok(spine)
+    Ok((spine, kept))
 }
 
-fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Recorder>) {
-    let state = storage.as_ref().map_or_else(State::default, Storage::restore);
+/// How far the readers are, and whether the disk does not know it yet.
+struct Offsets {
+    kept: Kept,
+    changed: bool,
+}
+
+impl Offsets {
+    /// What is not configured any more is nobody's.
+    fn retain(&mut self, config: &Config) {
+        let of = |job: &config::Job| -> Vec<SourceId> {
+            job.progress.iter().map(|progress| SourceId::progress(&job.name, &progress.which)).collect()
+        };
+        let sources: BTreeSet<SourceId> = config.jobs.iter().flat_map(of).collect();
+        self.kept.retain(|source, _| sources.contains(source));
+    }
+
+    fn take(&mut self, source: &SourceId, kept: &Value) {
+        self.kept.insert(source.clone(), kept.clone());
+        self.changed = true;
+    }
+
+    fn save(&mut self, storage: &mut Storage) {
+        // What the disk refused is tried again.
+        self.changed = self.changed && !storage.keep(&OFFSETS, &self.kept);
+    }
+}
+
+fn run(mut parts: Parts, mut storage: Option<Storage>, mut offsets: Offsets, mut recorder: Option<Recorder>) {
+    let state = storage.as_ref().map_or_else(State::default, |storage| storage.restore(&DECISIONS));
     let mut post = Post { sender: None, email: None, clock: parts.clock, back: parts.back };
     post.configure(storage.as_ref(), parts.config.notify.email.as_ref());
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
@@ -85,6 +119,10 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
     let mut transitions = Transitions::default();
     let mut sources = SourceLog::default();
     while let Some(observation) = parts.inbox.blocking_recv() {
+        if let Fact::Kept { kept } = &observation.fact {
+            offsets.take(&observation.source, kept);
+            continue;
+        }
         if matches!(observation.fact, Fact::Reload { failure: None })
             && let Ok(Reconfiguration { head, rules }) = parts.reconfigurations.try_recv()
         {
@@ -94,6 +132,7 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
                 tracing::error!(%error, "cannot write the recording; it ends here");
                 recorder = None;
             }
+            offsets.retain(&head.config);
             post.configure(storage.as_ref(), head.config.notify.email.as_ref());
             core.reconfigure(Arc::new(head.config), rules, head.instance);
             core.decide_messages(post.sender.is_some());
@@ -112,15 +151,16 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut recorder: Option<Reco
         parts.publish.send_replace(Some(Arc::new(snapshot)));
         // A state that says "mailed" must not be on disk before the mail is.
         let durable = post.sender.as_ref().is_none_or(|sender| sender.submit(messages));
-        if evaluated
-            && durable
-            && let Some(storage) = &mut storage
-        {
-            storage.keep(&core.state());
+        if evaluated && let Some(storage) = &mut storage {
+            if durable {
+                storage.keep(&DECISIONS, &core.state());
+            }
+            offsets.save(storage);
         }
     }
     if let Some(storage) = &mut storage {
-        storage.keep(&core.state());
+        storage.keep(&DECISIONS, &core.state());
+        offsets.save(storage);
     }
     if let Some(sender) = post.sender {
         sender.stop();

@@ -1,23 +1,45 @@
 //! The folder of `storage.path`: made, locked, and read at the start; written after each evaluation.
 //!
+//! What is kept is in pieces, a file each with a version of its own ([`Piece`]): they change at different times, and one
+//! that is damaged takes no other with it. No piece may rest on another being of the same moment.
+//!
 //! Nothing here is fatal except that somebody else uses the folder: a sidecar that cannot write its state still
 //! watches and mails, says so, and tries again.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::marker::PhantomData;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::core::State;
 use crate::state::{self, Restored};
+use crate::worker::Kept;
 
-/// The file with alert states and what was mailed.
-const STATE_FILE: &str = "state.json";
-/// Of [`STATE_FILE`].
-const STATE_VERSION: u32 = 1;
+/// A piece of what is kept. Another one is a line here, a [`Storage::restore`] at the start, and a [`Storage::keep`]
+/// when it changed.
+#[derive(Debug)]
+pub struct Piece<T> {
+    file: &'static str,
+    version: u32,
+    kept: PhantomData<fn() -> T>,
+}
+
+impl<T> Piece<T> {
+    const fn new(file: &'static str, version: u32) -> Self {
+        Self { file, version, kept: PhantomData }
+    }
+}
+
+/// Alert states, what was mailed, when engines last answered.
+pub const DECISIONS: Piece<State> = Piece::new("state.json", 1);
+/// How far the readers of progress files are.
+pub const OFFSETS: Piece<Kept> = Piece::new("offsets.json", 1);
 
 /// An open folder.
 #[derive(Debug)]
@@ -63,27 +85,29 @@ impl Storage {
     }
 
     /// What the last run left.
-    pub fn restore(&self) -> State {
-        match state::restore(&self.folder, STATE_FILE, STATE_VERSION) {
+    pub fn restore<T: DeserializeOwned + Default>(&self, piece: &Piece<T>) -> T {
+        match state::restore(&self.folder, piece.file, piece.version) {
             Ok(Restored::State(state)) => state,
-            Ok(Restored::Fresh) => State::default(),
+            Ok(Restored::Fresh) => T::default(),
             Ok(Restored::SetAside { moved_to, reason }) => {
                 tracing::warn!(reason, moved_to = %moved_to.display(), "the state cannot be used and was set aside; starting without it");
-                State::default()
+                T::default()
             }
             Err(error) => {
                 // A folder that cannot be written was said to be so already.
                 if error.kind() != io::ErrorKind::NotFound && !self.failing {
                     tracing::warn!(folder = %self.folder.display(), %error, "cannot read the state; starting without it");
                 }
-                State::default()
+                T::default()
             }
         }
     }
 
-    /// Saves; a failure is said once, and once more when it works again.
-    pub fn keep(&mut self, state: &State) {
-        match (state::keep(&self.folder, STATE_FILE, STATE_VERSION, state), self.failing) {
+    /// Saves; a failure is said once, and once more when it works again. Whether it is on disk.
+    pub fn keep<T: Serialize>(&mut self, piece: &Piece<T>, state: &T) -> bool {
+        let saved = state::keep(&self.folder, piece.file, piece.version, state);
+        let is_saved = saved.is_ok();
+        match (saved, self.failing) {
             (Err(error), false) => {
                 self.failing = true;
                 tracing::warn!(folder = %self.folder.display(), %error, "cannot save the state; it is kept in memory and saved later");
@@ -94,6 +118,7 @@ impl Storage {
             }
             _ => {}
         }
+        is_saved
     }
 }
 
@@ -111,8 +136,8 @@ mod tests {
         Storage::open(folder.path()).unwrap();
         let blocked = folder.path().join("lock").join("x");
         let mut storage = Storage::open(&blocked).unwrap();
-        storage.restore();
-        storage.keep(&State::default());
+        storage.restore(&DECISIONS);
+        assert!(!storage.keep(&DECISIONS, &State::default()));
         assert!(storage.failing);
     }
 }

@@ -164,6 +164,7 @@ fn headline(snapshot: &Snapshot) -> Vec<(Tone, String)> {
         (JobState::Stalled, Tone::Bad),
         (JobState::Running, Tone::Good),
         (JobState::Finishing, Tone::Good),
+        (JobState::Reading, Tone::Quiet),
         (JobState::Waiting, Tone::Quiet),
         (JobState::Finished, Tone::Quiet),
     ];

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::clock::Clock;
 use crate::model::job::Reading;
 use crate::model::volume::Space;
@@ -16,7 +18,7 @@ use crate::model::{Failure, VolumeId};
 use crate::sources::mounts::walk::{Place, Walk};
 use crate::sources::mounts::{MountTable, space};
 use crate::sources::outputs::{Measured, Measurer};
-use crate::sources::progress::{DropInFolder, DropIns, Source};
+use crate::sources::progress::{DropInFolder, DropIns, Lasting};
 
 /// What is done at the end of the way.
 pub enum Action {
@@ -35,7 +37,7 @@ pub enum Action {
     /// Nothing: where the path is was the question.
     Locate,
     /// Poll a progress source.
-    Poll(Box<dyn Source>),
+    Poll(Box<Lasting>),
     /// Count bytes and files.
     Measure(Box<Measurer>),
     /// Read the drop-in folder.
@@ -81,7 +83,12 @@ pub enum Outcome {
     /// Of [`Action::Locate`]; else the reason.
     Located(Result<Place, String>),
     /// Of [`Action::Poll`].
-    Reading(Box<Result<Reading, Failure>>),
+    Reading {
+        /// What it says.
+        reading: Box<Result<Reading, Failure>>,
+        /// What is to be kept of it, when that changed.
+        kept: Option<Value>,
+    },
     /// Of [`Action::Measure`].
     Measured {
         /// Where the path is, or the reason.
@@ -119,7 +126,10 @@ impl Errand {
             Action::Space { path } => Outcome::Space(space::space(path)),
             Action::Locate => Outcome::Located(place),
             // A path that is missing or forbidden is the reader's to explain.
-            Action::Poll(source) => Outcome::Reading(Box::new(source.poll(clock.now()))),
+            Action::Poll(source) => {
+                let (reading, kept) = source.poll(clock.now());
+                Outcome::Reading { reading: Box::new(reading), kept }
+            }
             Action::DropIns(folder) => Outcome::DropIns(folder.poll(clock.now())),
             Action::Measure(measurer) => {
                 let mut more = false;

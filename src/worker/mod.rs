@@ -31,7 +31,7 @@ use crate::sources::progress;
 pub use gpus::{GpuPlan, gpus};
 use lanes::Signal;
 use pipe::Outgoing;
-pub use plan::{Plan, PlannedJob};
+pub use plan::{Kept, Plan, PlannedJob};
 pub use reports::{output as output_reading, path as path_reading, rooted, start_of};
 use scheduler::Scheduler;
 pub use supervisor::{WorkerSpec, supervise};

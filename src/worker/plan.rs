@@ -1,15 +1,17 @@
 //! What the main process tells a worker in the first line of its standard input.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::clock::Anchor;
 use crate::config::{Config, Limits, Output, Progress};
-use crate::model::JobName;
+use crate::model::{JobName, SourceId};
 
 /// A plan is never longer; some thousand jobs are a few megabytes.
 const MAX_PLAN: u64 = 64 * 1024 * 1024;
@@ -33,7 +35,13 @@ pub struct Plan {
     pub volumes: Vec<PathBuf>,
     /// The folder of drop-in progress files.
     pub jobs_dir: Option<PathBuf>,
+    /// What earlier readers of the sources left: [`Handed`] puts it in.
+    #[serde(default, skip_serializing)]
+    pub kept: Kept,
 }
+
+/// What the readers of a worker leave for those of the next, by source.
+pub type Kept = BTreeMap<SourceId, Value>;
 
 /// What is read for one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,7 +86,13 @@ impl Plan {
                 .collect(),
             volumes: config.volumes.iter().map(|volume| volume.path.clone()).collect(),
             jobs_dir: config.jobs_dir.clone(),
+            kept: Kept::default(),
         }
+    }
+
+    /// How many progress sources there are.
+    pub fn sources(&self) -> usize {
+        self.jobs.iter().map(|job| job.progress.len()).sum()
     }
 }
 
@@ -87,6 +101,17 @@ pub fn read<P: DeserializeOwned>(input: &mut impl BufRead) -> Result<P, PlanErro
     let mut line = Vec::new();
     input.take(MAX_PLAN).read_until(b'\n', &mut line).map_err(PlanError::Read)?;
     serde_json::from_slice(&line).map_err(PlanError::Parse)
+}
+
+/// A plan with what earlier readers left. Apart until it is sent, since it changes all the time and is no other plan.
+#[derive(Debug, Serialize)]
+pub struct Handed<'a, P> {
+    /// Whichever.
+    #[serde(flatten)]
+    pub plan: &'a P,
+    /// By source.
+    #[serde(skip_serializing_if = "Kept::is_empty")]
+    pub kept: &'a Kept,
 }
 
 /// A plan as the first line.

@@ -4,6 +4,9 @@
 //! kernel lets go, so nothing here waits for a process longer than a moment: it is sent SIGKILL and left behind. It
 //! holds nothing of ours then but the far ends of pipes that we close.
 //!
+//! What the readers of a worker want kept ([`Fact::Kept`]) is handed to the next one with its plan, so that it goes on
+//! where the dead one was.
+//!
 //! A worker that dies at once is started again after a pause that doubles, so that a bug or a broken binary does not
 //! become a storm of processes.
 
@@ -19,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::plan;
+use super::plan::{self, Handed, Kept};
 use crate::clock::Clock;
 use crate::model::{Fact, Observation, SourceId, WorkerName};
 use crate::recording::MAX_LINE;
@@ -109,6 +112,7 @@ enum End {
 pub async fn supervise(
     spec: WorkerSpec,
     mut plans: watch::Receiver<impl Serialize>,
+    mut kept: Kept,
     clock: Clock,
     out: mpsc::Sender<Observation>,
     mut shutdown: watch::Receiver<bool>,
@@ -116,16 +120,18 @@ pub async fn supervise(
     let mut restarts = 0;
     let mut pause = spec.patience.first_pause;
     loop {
-        let plan = match plan::to_line(&*plans.borrow_and_update()) {
+        let line = plan::to_line(&Handed { plan: &*plans.borrow_and_update(), kept: &kept });
+        let line = match line {
             Ok(line) => line,
             Err(error) => {
                 tracing::error!(worker = %spec.name, %error, "a path in the configuration is no text, so this worker is not started");
                 return;
             }
         };
-        let mut life = Life { spec: &spec, clock, out: &out, restarts, up: false, garbage: 0 };
+        let kept = &mut kept;
+        let mut life = Life { spec: &spec, clock, out: &out, kept, restarts, up: false, garbage: 0 };
         let started = Instant::now();
-        let end = life.live(&plan, &mut plans, &mut shutdown).await;
+        let end = life.live(line, &mut plans, &mut shutdown).await;
         match end {
             End::Shutdown => return,
             End::Replanned => continue,
@@ -154,6 +160,8 @@ struct Life<'a> {
     spec: &'a WorkerSpec,
     clock: Clock,
     out: &'a mpsc::Sender<Observation>,
+    /// What the next one needs to go on.
+    kept: &'a mut Kept,
     restarts: u64,
     /// It has said something valid.
     up: bool,
@@ -164,7 +172,7 @@ struct Life<'a> {
 impl Life<'_> {
     async fn live(
         &mut self,
-        plan: &[u8],
+        plan: Vec<u8>,
         plans: &mut watch::Receiver<impl Serialize>,
         shutdown: &mut watch::Receiver<bool>,
     ) -> End {
@@ -176,7 +184,7 @@ impl Life<'_> {
         else {
             return End::Unstartable(io::Error::other("it has no pipes"));
         };
-        let input = hold_open(stdin, plan.to_vec());
+        let input = hold_open(stdin, plan);
         // Ends by itself with the worker; a worker left behind takes only this task with it.
         let log = tokio::spawn(pass_on(stderr));
         let mut lines = BufReader::with_capacity(64 * 1024, stdout);
@@ -247,6 +255,9 @@ impl Life<'_> {
                 self.report(true).await;
             }
             if let Some(observation) = observation {
+                if let Fact::Kept { kept } = &observation.fact {
+                    self.kept.insert(observation.source.clone(), kept.clone());
+                }
                 // Nobody wants it any more: `wanted` sees that too and ends this.
                 let _ = self.out.send(observation).await;
             }

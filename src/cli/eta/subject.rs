@@ -178,8 +178,8 @@ fn polled(
     let mut readings = Vec::new();
     for source in sources {
         match source.poll(now) {
+            Ok(Reading { first_pass: Some(words), .. }) => return Err(Failure::new(FailureKind::Timeout, words)),
             Ok(reading) => readings.push(reading),
-            Err(failure) if failure.kind == FailureKind::Timeout => return Err(failure),
             Err(failure) => look.problem = Some(failure.message),
         }
         let details = source.details();

@@ -32,9 +32,9 @@ pub fn ask(question: &Question) -> Answer {
         Source::Progress { kind, limits, later } => {
             let opened = worker::rooted(kind, &question.rootfs);
             match progress::open(&opened, limits).poll(Clock::start().now()) {
-                Ok(reading) => describe_reading(&reading),
                 // It can be read, and is so large that one slice of time was not enough.
-                Err(failure) if failure.kind == FailureKind::Timeout => Ok(Found::Ready(failure.message)),
+                Ok(Reading { first_pass: Some(words), .. }) => Ok(Found::Ready(words)),
+                Ok(reading) => describe_reading(&reading),
                 Err(failure) if failure.kind == FailureKind::Missing => files::not_yet(kind, *later, question),
                 Err(failure) => Err(failure),
             }

@@ -3,12 +3,13 @@
 //!
 //! The worker calls a poll of more than five seconds hung, and other sources of the same volume wait behind it. So a
 //! poll works for a slice, keeps its place, and the next one goes on. What is known before the first pass is complete
-//! is not the state of the job but of our reading, so nothing is said until then ([`Budget::unfinished`]).
+//! is not the state of the job but of our reading, so until then a reading says only that ([`first_pass`]).
 
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::model::{Failure, FailureKind, Time};
+use crate::model::Time;
+use crate::model::job::Reading;
 
 /// One slice: a fifth of what counts as hung, so that even one read that takes seconds leaves room.
 const SLICE: Duration = Duration::from_secs(1);
@@ -43,9 +44,9 @@ impl Budget {
     pub(super) fn used(&self) -> Duration {
         self.clock.now().since(self.started)
     }
+}
 
-    /// What a source says while its first pass is not complete.
-    pub(super) fn unfinished(message: String) -> Failure {
-        Failure::new(FailureKind::Timeout, message)
-    }
+/// What a source says while its first pass is not complete.
+pub(super) fn first_pass(words: String, generation: u32) -> Reading {
+    Reading { first_pass: Some(words), generation, ..Reading::default() }
 }

@@ -173,6 +173,16 @@ impl Document {
         }
     }
 
+    /// The last good reading.
+    pub(super) const fn good(&self) -> Option<&Reading> {
+        self.good.as_ref()
+    }
+
+    /// Goes on from the last good reading of another reader.
+    pub(super) fn go_on(&mut self, good: Reading) {
+        self.good = Some(good);
+    }
+
     /// The old reading with a note about what is wrong now; the failure itself when there is no old one.
     pub(super) fn keep_old(&mut self, failure: Failure) -> Result<Reading, Failure> {
         self.bad_reads += 1;

@@ -5,8 +5,11 @@
 //! own names, so nobody builds collisions; and were it so, a count would be off by one.
 
 use std::collections::HashSet;
+use std::fmt::Write;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
 
 /// Hands a hash through as it is: what is in the table is a hash already.
 #[derive(Debug, Default, Clone)]
@@ -48,6 +51,19 @@ pub(super) fn hash(bytes: &[u8], seed: u64) -> u64 {
 
 /// Ids that are remembered: 9 bytes each in a table at most 88 % full, 151 MB when it has just grown.
 pub const MAX_IDS: usize = 7_000_000;
+
+/// Ids that are kept for a restart, 16 bytes each; with more, their files are read anew.
+pub(super) const MAX_KEPT_IDS: usize = 100_000;
+
+/// Digits of a hash.
+const DIGITS: usize = 16;
+
+/// All ids of a source as text.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptIds {
+    seen: String,
+    beyond: u64,
+}
 
 /// What an id says about its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +111,34 @@ impl Ids {
             }
         }
         if failed_before { Told::Mended } else { Told::New }
+    }
+
+    /// All of them as text, unless there are too many to keep.
+    pub(super) fn kept(&self) -> Option<KeptIds> {
+        let set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if set.seen.len() > MAX_KEPT_IDS {
+            return None;
+        }
+        let mut hashes: Vec<u64> = set.seen.iter().copied().collect();
+        // The order in the table is that of its size; the same ids are to be the same text.
+        hashes.sort_unstable();
+        let mut seen = String::with_capacity(hashes.len() * DIGITS);
+        for hash in hashes {
+            let _ = write!(seen, "{hash:016x}");
+        }
+        Some(KeptIds { seen, beyond: set.beyond })
+    }
+
+    /// Those that were kept, in the place of these.
+    pub(super) fn go_on(&self, kept: &KeptIds) -> Result<(), String> {
+        let digits = kept.seen.as_bytes().chunks(DIGITS);
+        let hashes = digits.map(|digits| {
+            let text = std::str::from_utf8(digits).ok().filter(|text| text.len() == DIGITS)?;
+            u64::from_str_radix(text, 16).ok()
+        });
+        let seen = hashes.take(MAX_IDS).collect::<Option<_>>().ok_or("its ids are damaged")?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Set { seen, beyond: kept.beyond };
+        Ok(())
     }
 
     /// Everything is void.

@@ -12,13 +12,15 @@
 //! line is an item whose fields are not known; memory stays at the limit.
 
 use memchr::memchr;
+use serde::{Deserialize, Serialize};
 
 use super::hashes::{Ids, Told};
 use super::pointer::{Malformed, Pointer, Raw, scan};
 use super::tail::Receiver;
 
 /// What the lines so far come to.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
     /// Items that are good.
     pub good: u64,
@@ -146,6 +148,17 @@ impl Items {
     /// Whether there is a pointer for failures.
     pub const fn has_failed(&self) -> bool {
         self.fields.failed.is_some()
+    }
+
+    /// Another file like this one, of whose lines so much is known.
+    #[must_use]
+    pub(super) fn after(&self, counts: Counts) -> Self {
+        Self { counts, ..self.clone() }
+    }
+
+    /// What the whole lines come to.
+    pub(super) const fn whole(&self) -> &Counts {
+        &self.counts
     }
 
     /// The ids seen so far, if items are known by one.

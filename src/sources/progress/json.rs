@@ -5,8 +5,12 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::document::{Document, Fields};
 use super::file::{self, Links};
+use super::kept::state;
 use super::{Source, glob};
 use crate::config::JsonFields;
 use crate::model::job::Reading;
@@ -67,6 +71,25 @@ impl Source for JsonSource {
         }
         Ok(reading)
     }
+
+    fn kept(&self) -> Option<Value> {
+        let path = self.current.as_ref()?.display().to_string();
+        serde_json::to_value(Kept { path, good: self.document.good()?.clone() }).ok()
+    }
+
+    fn go_on(&mut self, kept: Value) -> Result<(), String> {
+        let Kept { path, good } = state(kept)?;
+        self.current = Some(path.into());
+        self.document.go_on(good);
+        Ok(())
+    }
+}
+
+/// What another reader of the same files needs: see [`super::kept`]. A file that is torn then keeps its value.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    path: String,
+    good: Reading,
 }
 
 #[cfg(test)]

@@ -15,22 +15,29 @@
 //! ([`super::hashes`]). Then a void file makes everything be read again, since nobody knows whose the ids were; items of
 //! files that are gone are void, too.
 //!
+//! A restart keeps what is known of each file, of those that are gone as well, and reads on; before every file that is
+//! there was read to its end again, nothing is said.
+//!
 //! What makes numbers go back is told by `generation`. A *copy* beside its original, both in the glob, is two files.
 //!
 //! The hazards of lines are in [`super::items`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::Metadata;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::budget::Budget;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::budget::{Budget, first_pass};
 use super::file::{self, Links};
-use super::hashes::{Ids, MAX_IDS};
+use super::hashes::{Ids, KeptIds, MAX_IDS};
 use super::items::{Counts, Items};
+use super::kept::state;
 use super::numbers::as_float;
-use super::tail::{FileKey, Follower};
+use super::tail::{FileKey, Follower, Mark, as_count};
 use super::{Source, glob};
 use crate::model::job::{Lengths, Reading, Unread};
 use crate::model::{Failure, FailureKind, Time};
@@ -47,6 +54,9 @@ const MOST_LENGTHS: usize = 8192;
 
 /// Lengths that wait to be told; four megabytes.
 const MOST_WAITING: usize = 1 << 20;
+
+/// Lengths that are kept for whoever starts anew and knows none: enough for a distribution.
+const MOST_KEPT: usize = 2048;
 
 /// Counts the lines of all files that a glob matches.
 #[derive(Debug)]
@@ -67,6 +77,8 @@ pub(super) struct JsonlSource {
     generation: u32,
     /// Lengths that were found and not told yet, and how many were told.
     lengths: (u64, Vec<u32>),
+    /// The last that were told.
+    told: VecDeque<u32>,
     buffer: Vec<u8>,
 }
 
@@ -78,6 +90,26 @@ type Present = BTreeMap<FileKey, (PathBuf, Metadata)>;
 struct Known {
     follower: Follower,
     items: Items,
+}
+
+/// What another reader of the same files needs: see [`super::kept`].
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    files: Vec<KeptFile>,
+    base: Counts,
+    nothing_left: bool,
+    generation: u32,
+    /// Where the first of the lengths stands among all, and the last lengths.
+    lengths: (u64, Vec<u32>),
+    ids: Option<KeptIds>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptFile {
+    path: String,
+    #[serde(flatten)]
+    mark: Mark,
+    counts: Counts,
 }
 
 impl JsonlSource {
@@ -95,6 +127,7 @@ impl JsonlSource {
             slice: None,
             generation: 0,
             lengths: (0, Vec::new()),
+            told: VecDeque::new(),
             buffer: Vec::new(),
         }
     }
@@ -164,8 +197,8 @@ impl JsonlSource {
     }
 
     /// Reads what is new for one slice, beginning behind the file that the last slice ended with. What could not be
-    /// read, and whether a file started anew.
-    fn read(&mut self, present: &Present, now: Time) -> (BTreeMap<FileKey, Failure>, bool) {
+    /// read, and whether a file started anew; also how far the file is that the slice ended in.
+    fn read(&mut self, present: &Present, now: Time) -> (BTreeMap<FileKey, Failure>, bool, Option<String>) {
         let budget = self.slice.map_or_else(Budget::start, Budget::of);
         let (behind, until) = match self.turn.take() {
             Some(turn) => (Bound::Excluded(turn), Bound::Included(turn)),
@@ -176,10 +209,14 @@ impl JsonlSource {
         let earlier = present.range((Bound::Unbounded, until));
         let mut failures = BTreeMap::new();
         let mut voided = false;
+        let mut behind = None;
         for key in later.chain(earlier).map(|(key, _)| key) {
             let Some(known) = self.known.get_mut(key) else { continue };
-            if let Err(failure) = known.follower.poll_within(budget, now, &mut self.buffer, &mut known.items) {
-                failures.insert(*key, failure);
+            match known.follower.poll_within(budget, now, &mut self.buffer, &mut known.items) {
+                Ok(polled) => behind = polled.behind,
+                Err(failure) => {
+                    failures.insert(*key, failure);
+                }
             }
             self.lengths.1.append(&mut known.items.take_lengths());
             if known.items.settle() {
@@ -191,7 +228,7 @@ impl JsonlSource {
                 break;
             }
         }
-        (failures, voided)
+        (failures, voided, behind)
     }
 }
 
@@ -215,7 +252,7 @@ impl Source for JsonlSource {
         }
         let generation = self.generation;
         let mut voided = self.reconcile(&present);
-        let (mut failures, anew) = self.read(&present, now);
+        let (mut failures, anew, mut words) = self.read(&present, now);
         voided |= anew;
         if voided && let Some(ids) = self.items.ids() {
             // Nobody knows which of the ids were the void lines', so all that is there is read again.
@@ -225,23 +262,23 @@ impl Source for JsonlSource {
             self.base = Counts::default();
             self.caught_up = false;
             self.reconcile(&present);
-            failures = self.read(&present, now).0;
+            (failures, _, words) = self.read(&present, now);
         }
         // What may not be read is no reason to say nothing of the others; what is not read yet is, the first time.
         let is_unread = |key: &FileKey| self.known.get(key).is_some_and(|known| !known.follower.was_read());
-        let behind: Vec<&FileKey> = present.keys().filter(|key| is_unread(key)).collect();
-        let is_waiting = |key: &FileKey| failures.get(key).is_none_or(|failure| failure.kind == FailureKind::Timeout);
-        let waiting = behind.iter().filter(|key| is_waiting(key)).count();
+        let waiting = present.keys().filter(|key| is_unread(key) && !failures.contains_key(key)).count();
         if !self.caught_up && waiting > 0 {
-            let message = format!("{} of {} files are still to be read for the first time", waiting, present.len());
-            let one = failures.into_values().find(|failure| failure.kind == FailureKind::Timeout);
-            return Err(one.filter(|_| present.len() == 1).unwrap_or_else(|| Budget::unfinished(message)));
+            let many = || format!("{} of {} files are still to be read for the first time", waiting, present.len());
+            let words = words.filter(|_| present.len() == 1).unwrap_or_else(many);
+            let (bytes, updated_at) = looks(&present);
+            return Ok(Reading { bytes, updated_at, ..first_pass(words, self.generation) });
         }
         self.caught_up = true;
         let is_all = present.keys().all(|key| failures.contains_key(key));
         problem = failures.into_values().last().or(problem);
         if self.generation != generation {
             self.lengths.0 = 0;
+            self.told.clear();
         }
         match (is_all, problem) {
             (true, Some(failure)) => Err(failure),
@@ -250,6 +287,43 @@ impl Source for JsonlSource {
                 Ok(Reading { lengths, ..self.reading(&present, problem) })
             }
         }
+    }
+
+    fn kept(&self) -> Option<Value> {
+        let files = self.known.values().filter_map(|known| {
+            let path = known.follower.path().display().to_string();
+            Some(KeptFile { path, mark: known.follower.mark()?, counts: known.items.whole().clone() })
+        });
+        let (from, waiting) = &self.lengths;
+        let last: Vec<u32> = self.told.iter().chain(waiting).copied().collect();
+        let last = last.get(last.len().saturating_sub(MOST_KEPT)..).unwrap_or_default();
+        let all = from.saturating_add(as_count(waiting.len()));
+        let ids = match self.items.ids() {
+            Some(ids) => Some(ids.kept()?),
+            None => None,
+        };
+        let kept = Kept {
+            files: files.collect(),
+            base: self.base.clone(),
+            nothing_left: self.nothing_left,
+            generation: self.generation,
+            lengths: (all.saturating_sub(as_count(last.len())), last.to_vec()),
+            ids,
+        };
+        serde_json::to_value(kept).ok()
+    }
+
+    fn go_on(&mut self, kept: Value) -> Result<(), String> {
+        let Kept { files, base, nothing_left, generation, lengths, ids } = state(kept)?;
+        if let (Some(known), Some(kept)) = (self.items.ids(), &ids) {
+            known.go_on(kept)?;
+        }
+        for KeptFile { path, mark, counts } in files {
+            let follower = Follower::after(path.into(), Links::Follow, mark);
+            self.known.insert(mark.key, Known { follower, items: self.items.after(counts) });
+        }
+        (self.base, self.nothing_left, self.generation, self.lengths) = (base, nothing_left, generation, lengths);
+        Ok(())
     }
 }
 
@@ -263,6 +337,8 @@ impl JsonlSource {
         *from = from.saturating_add(u64::try_from(over).unwrap_or(u64::MAX));
         let count = pending.len().min(MOST_LENGTHS);
         let lengths = Lengths { from: *from, tokens: pending.drain(..count).collect() };
+        self.told.extend(&lengths.tokens);
+        self.told.drain(..self.told.len().saturating_sub(MOST_KEPT));
         *from = from.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         Some(Box::new(lengths)).filter(|lengths| !lengths.tokens.is_empty())
     }
@@ -270,10 +346,10 @@ impl JsonlSource {
     fn reading(&self, present: &Present, problem: Option<Failure>) -> Reading {
         let mut counts = self.base.clone();
         // Half of a file that appeared is not half of its items now and the rest at the next poll: it is not known yet.
-        for known in self.known.values().filter(|known| known.follower.was_read()) {
+        for known in self.known.values().filter(|known| known.follower.is_known()) {
             counts.add(&known.items.counts());
         }
-        let files = || present.values().map(|(_, metadata)| metadata);
+        let (bytes, updated_at) = looks(present);
         let tokens_are_known = counts.with_tokens > 0 || counts.good == 0;
         let mut unread = counts.unread_reason.clone().map(|reason| Unread { lines: counts.unread, reason });
         if self.items.tokens().is_some() && !tokens_are_known && unread.is_none() {
@@ -291,13 +367,19 @@ impl JsonlSource {
             done: Some(as_float(counts.good)),
             failed: self.items.has_failed().then(|| as_float(counts.failed_for_good())),
             tokens: self.items.tokens().filter(|_| tokens_are_known).map(|_| counts.tokens),
-            bytes: Some(files().map(file::bytes_taken).fold(0, u64::saturating_add)),
-            updated_at: files().map(file::written_at).max(),
+            bytes,
+            updated_at,
             unread,
             generation: self.generation,
             ..Reading::default()
         }
     }
+}
+
+/// What files take together, and when one of them was written last: as soon as they are there.
+fn looks(present: &Present) -> (Option<u64>, Option<Time>) {
+    let files = || present.values().map(|(_, metadata)| metadata);
+    (Some(files().map(file::bytes_taken).fold(0, u64::saturating_add)), files().map(file::written_at).max())
 }
 
 /// Where the file that was at `path` was rotated to: a name that begins with its own.

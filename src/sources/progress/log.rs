@@ -19,13 +19,14 @@
 use std::path::PathBuf;
 
 use super::bars::{Bars, Job, Run};
+use super::budget::first_pass;
 use super::file::{self, Links};
 use super::formats::{self, Bar, Formats, Memory, Weight, Whole};
 use super::frames::{self, Frames};
 use super::framing::{STREAMS, Unwrap};
 use super::prefix;
 use super::repeat::Repeat;
-use super::tail::{Follower, Receiver};
+use super::tail::{Follower, Polled, Receiver};
 use super::{Details, Source};
 use crate::config::LogFormat;
 use crate::model::job::{FirstLine, Reading};
@@ -58,9 +59,14 @@ impl LogSource {
 
 impl Source for LogSource {
     fn poll(&mut self, now: Time) -> Result<Reading, Failure> {
-        let metadata = self.follower.poll(now, &mut self.buffer, &mut self.text)?;
-        self.text.settle();
-        let mut reading = self.text.reading();
+        let Polled { metadata, behind } = self.follower.poll(now, &mut self.buffer, &mut self.text)?;
+        let mut reading = match behind {
+            None => {
+                self.text.settle();
+                self.text.reading()
+            }
+            Some(words) => first_pass(words, self.text.facts.generation),
+        };
         reading.bytes = Some(file::bytes_taken(&metadata));
         reading.updated_at = Some(file::written_at(&metadata));
         Ok(reading)

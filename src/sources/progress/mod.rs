@@ -42,9 +42,11 @@ mod hashes;
 mod tail;
 
 mod details;
+mod kept;
 pub mod peek;
 
 use items::Items;
+use serde_json::Value;
 
 use crate::config::{Limits, ProgressKind};
 use crate::model::job::Reading;
@@ -52,12 +54,23 @@ use crate::model::{Failure, Time};
 
 pub use details::Details;
 pub use drop_in::{DropInFolder, DropIns};
+pub use kept::Lasting;
 
 /// Something that says how far a job is.
 pub trait Source: Send {
     /// Reads what is new and answers with all that is known. After a failure the next poll goes on where this one
     /// stopped.
     fn poll(&mut self, now: Time) -> Result<Reading, Failure>;
+
+    /// What another reader of the same needs to go on where this one is; nothing before there is anything.
+    fn kept(&self) -> Option<Value> {
+        None
+    }
+
+    /// Goes on from what another reader kept, before the first poll; the error says why that cannot be.
+    fn go_on(&mut self, _kept: Value) -> Result<(), String> {
+        Ok(())
+    }
 
     /// What it looks like, for people.
     fn details(&self) -> Details {

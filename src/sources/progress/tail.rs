@@ -12,7 +12,11 @@
 //! lines say absolute numbers, so the next one makes it good.
 //!
 //! A poll works for a slice of time ([`super::budget`]) and the next one goes on. Until the end was reached for the first
-//! time nothing can be said, since what stands in the middle of a file is the past; that is a failure which says so.
+//! time nothing can be said, since what stands in the middle of a file is the past ([`Polled::behind`]).
+//!
+//! **A restart** goes on where the reader was: a [`Mark`] says which content it was and where its last whole line ended,
+//! with the head and the joint as hashes. It is believed only after the same comparison; else the file is read anew, and
+//! the reason is logged.
 //!
 //! A hole (`copytruncate` under a writer that does not append leaves one from 0 to the old offset) is jumped over with
 //! `SEEK_DATA`; where the file system cannot do that, its NULs are read and the receivers ignore them.
@@ -22,11 +26,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use memchr::memrchr;
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
+use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
 use super::file::{self, Links};
+use super::hashes::hash;
 use super::numbers::as_float;
 use crate::model::{Failure, Time};
 
@@ -46,6 +53,8 @@ pub(super) trait Receiver {
     fn restart(&mut self);
     /// The next bytes.
     fn bytes(&mut self, bytes: &[u8]);
+    /// A line ended with the last byte.
+    fn line_ended(&mut self) {}
 }
 
 /// What a look at a file says about whether it changed.
@@ -71,20 +80,90 @@ impl Look {
 }
 
 /// Which file this is, as far as the file system tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(super) struct FileKey {
     device: u64,
     inode: u64,
-    /// Nanoseconds of the birth time; `None` where the file system keeps none.
-    born: Option<u128>,
+    /// Nanoseconds of the birth time, until the year 2554; `None` where the file system keeps none.
+    born: Option<u64>,
 }
 
 impl FileKey {
     /// Of a file that was looked at.
     pub(super) fn of(metadata: &Metadata) -> Self {
         let born = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        Self { device: metadata.dev(), inode: metadata.ino(), born: born.map(|since| since.as_nanos()) }
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born: born.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+        }
     }
+}
+
+/// Bytes of a file by which a content is known, as a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Print {
+    length: u64,
+    hash: u64,
+}
+
+impl Print {
+    fn of(bytes: &[u8]) -> Self {
+        Self { length: as_count(bytes.len()), hash: hash(bytes, 0) }
+    }
+
+    /// The bytes at `offset`, if they are those.
+    fn find(self, file: &File, offset: u64) -> std::io::Result<Option<Vec<u8>>> {
+        let mut bytes = vec![0; usize::try_from(self.length).unwrap_or(usize::MAX).min(HEAD)];
+        let count = file::read_at(file, &mut bytes, offset)?;
+        bytes.truncate(count);
+        Ok(Some(bytes).filter(|bytes| Self::of(bytes) == self))
+    }
+}
+
+/// What is kept of a content that was read, for another reader of the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Mark {
+    pub(super) key: FileKey,
+    /// Read so far.
+    offset: u64,
+    /// Where the last whole line ended.
+    line: u64,
+    head: Print,
+    /// Before `offset`.
+    joint: Print,
+    /// Its end was reached once.
+    was_read: bool,
+}
+
+impl Mark {
+    /// The content in `file` as far as its last whole line; else why it is another one.
+    fn resume(self, key: FileKey, file: &File, metadata: &Metadata) -> std::io::Result<Result<Content, String>> {
+        if key != self.key {
+            return Ok(Err("it is another file by now".to_owned()));
+        }
+        if metadata.len() < self.offset || self.line > self.offset {
+            return Ok(Err(format!("it has {} bytes, and {} were read", metadata.len(), self.offset)));
+        }
+        let Some(mut head) = self.head.find(file, 0)? else {
+            return Ok(Err("it begins with other bytes".to_owned()));
+        };
+        if self.joint.find(file, self.offset.saturating_sub(self.joint.length))?.is_none() {
+            return Ok(Err("other bytes stand where it was read to".to_owned()));
+        }
+        let length = usize::try_from(self.line).unwrap_or(usize::MAX).min(JOINT);
+        let mut joint = vec![0; length];
+        let count = file::read_at(file, &mut joint, self.line - as_count(length))?;
+        joint.truncate(count);
+        // What is read again is remembered again.
+        head.truncate(usize::try_from(self.line).unwrap_or(usize::MAX));
+        Ok(Ok(Content { key, offset: self.line, line: self.line, head, joint, was_read: false }))
+    }
+}
+
+/// A length as it stands in a file.
+pub(super) fn as_count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 /// A content and how far it was read.
@@ -92,10 +171,21 @@ impl FileKey {
 struct Content {
     key: FileKey,
     offset: u64,
+    /// Where the last whole line ended.
+    line: u64,
     head: Vec<u8>,
     joint: Vec<u8>,
     /// Its end was reached once.
     was_read: bool,
+}
+
+/// What a poll came to.
+#[derive(Debug)]
+pub(super) struct Polled {
+    /// As the file looks.
+    pub(super) metadata: Metadata,
+    /// Its end was never reached yet: how far the reading is, in words.
+    pub(super) behind: Option<String>,
 }
 
 /// Follows one path.
@@ -104,6 +194,10 @@ pub(super) struct Follower {
     path: PathBuf,
     links: Links,
     content: Option<Content>,
+    /// What an earlier reader left, until the file was opened.
+    mark: Option<Mark>,
+    /// An earlier reader reached the end of this content.
+    was_known: bool,
     /// The last look, and when it was first seen so.
     look: Option<(Look, Time)>,
 }
@@ -111,7 +205,19 @@ pub(super) struct Follower {
 impl Follower {
     /// Touches nothing yet.
     pub(super) const fn new(path: PathBuf, links: Links) -> Self {
-        Self { path, links, content: None, look: None }
+        Self { path, links, content: None, mark: None, was_known: false, look: None }
+    }
+
+    /// Goes on where an earlier reader was, whose receiver knows all whole lines until there.
+    pub(super) const fn after(path: PathBuf, links: Links, mark: Mark) -> Self {
+        Self { path, links, content: None, mark: Some(mark), was_known: mark.was_read, look: None }
+    }
+
+    /// How far the content was read, for another reader.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let Some(Content { key, offset, line, head, joint, .. }) = &self.content else { return self.mark };
+        let (head, joint) = (Print::of(head), Print::of(joint));
+        Some(Mark { key: *key, offset: *offset, line: *line, head, joint, was_read: self.is_known() })
     }
 
     /// The path that is followed.
@@ -129,6 +235,11 @@ impl Follower {
         self.content.as_ref().is_some_and(|content| content.was_read)
     }
 
+    /// Whether it was, by this reader or by one before: then what is known of it stands, though it be behind.
+    pub(super) fn is_known(&self) -> bool {
+        self.was_known || self.was_read()
+    }
+
     /// Hands what is new to `receiver`; `buffer` is scratch space that callers with many files share. Says what the
     /// file looks like. After an error the next poll goes on where this one stopped.
     pub(super) fn poll(
@@ -136,7 +247,7 @@ impl Follower {
         now: Time,
         buffer: &mut Vec<u8>,
         receiver: &mut impl Receiver,
-    ) -> Result<Metadata, Failure> {
+    ) -> Result<Polled, Failure> {
         self.poll_within(Budget::start(), now, buffer, receiver)
     }
 
@@ -147,14 +258,14 @@ impl Follower {
         now: Time,
         buffer: &mut Vec<u8>,
         receiver: &mut impl Receiver,
-    ) -> Result<Metadata, Failure> {
+    ) -> Result<Polled, Failure> {
         let metadata = file::look(&self.path, self.links)?;
         let look = Look::of(&metadata);
         if let Some((known, since)) = self.look
             && known == look
             && now.since(since) >= SETTLED
         {
-            return Ok(metadata);
+            return Ok(Polled { metadata, behind: None });
         }
         let (file, metadata) = file::open(&self.path, self.links)?;
         let all = self
@@ -163,24 +274,25 @@ impl Follower {
         if !all {
             // The rest is still to come, however long the file stays as it is.
             self.look = None;
-            return if self.was_read() { Ok(metadata) } else { Err(self.unfinished(&metadata)) };
+            let behind = (!self.was_read()).then(|| self.first_pass(&metadata));
+            return Ok(Polled { metadata, behind });
         }
         let look = Look::of(&metadata);
         if self.look.is_none_or(|(known, _)| known != look) {
             self.look = Some((look, now));
         }
-        Ok(metadata)
+        Ok(Polled { metadata, behind: None })
     }
 
-    fn unfinished(&self, metadata: &Metadata) -> Failure {
+    fn first_pass(&self, metadata: &Metadata) -> String {
         let gigabytes = |bytes: u64| as_float(bytes) / 1e9;
         let offset = self.content.as_ref().map_or(0, |content| content.offset);
-        Budget::unfinished(format!(
+        format!(
             "{} is being read for the first time: {:.1} of {:.1} GB so far",
             self.path.display(),
             gigabytes(offset),
             gigabytes(metadata.len())
-        ))
+        )
     }
 
     /// True when it was read to the end.
@@ -193,16 +305,29 @@ impl Follower {
         receiver: &mut impl Receiver,
     ) -> std::io::Result<bool> {
         let key = FileKey::of(metadata);
+        if let Some(mark) = self.mark {
+            match mark.resume(key, file, metadata)? {
+                Ok(content) => self.content = Some(content),
+                Err(reason) => {
+                    tracing::info!(file = %self.path.display(), reason, "it is read anew from its beginning");
+                    self.was_known = false;
+                    receiver.restart();
+                }
+            }
+            self.mark = None;
+        }
         let same = match &self.content {
             Some(content) => same_content(content, key, file, metadata)?,
             None => false,
         };
         if !same && self.content.take().is_some() {
+            self.was_known = false;
             receiver.restart();
         }
         let content = self.content.get_or_insert_with(|| Content {
             key,
             offset: 0,
+            line: 0,
             head: Vec::new(),
             joint: Vec::new(),
             was_read: false,
@@ -227,8 +352,15 @@ impl Follower {
             let Some(space) = buffer.get_mut(..want) else { break };
             let count = file::read_at(file, space, content.offset)?;
             let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+            let lines = memrchr(b'\n', bytes).map_or(0, |end| end + 1);
+            let (whole, rest) = bytes.split_at(lines);
+            if lines > 0 {
+                content.line = content.offset.saturating_add(as_count(lines));
+                receiver.bytes(whole);
+                receiver.line_ended();
+            }
             remember(content, bytes);
-            receiver.bytes(bytes);
+            receiver.bytes(rest);
             if budget.is_spent() && content.offset < end {
                 return Ok(false);
             }
@@ -244,7 +376,7 @@ fn same_content(content: &Content, key: FileKey, file: &File, metadata: &Metadat
         return Ok(false);
     }
     let mut found = [0; HEAD];
-    let joint_start = content.offset.saturating_sub(u64::try_from(content.joint.len()).unwrap_or(0));
+    let joint_start = content.offset.saturating_sub(as_count(content.joint.len()));
     for (known, at) in [(&content.head, 0), (&content.joint, joint_start)] {
         let Some(space) = found.get_mut(..known.len()) else { return Ok(false) };
         let count = file::read_at(file, space, at)?;
@@ -257,7 +389,7 @@ fn same_content(content: &Content, key: FileKey, file: &File, metadata: &Metadat
 
 /// Notes bytes that were just read at the offset of `content`.
 fn remember(content: &mut Content, bytes: &[u8]) {
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let length = as_count(bytes.len());
     // The head is only known when it was read from 0 on; behind a hole the head is the hole, which is no mark.
     if u64::try_from(content.head.len()).is_ok_and(|known| known == content.offset) {
         let missing = HEAD.saturating_sub(content.head.len()).min(bytes.len());
@@ -433,23 +565,22 @@ mod tests {
         let poll = |bench: &mut Bench| {
             bench.now = bench.now + Duration::from_secs(10);
             let budget = Budget::of(Duration::ZERO);
-            bench.follower.poll_within(budget, bench.now, &mut bench.buffer, &mut bench.got).map(|_| ())
+            let polled = bench.follower.poll_within(budget, bench.now, &mut bench.buffer, &mut bench.got);
+            polled.unwrap().behind
         };
         bench.append(&vec![b'a'; 2 * CHUNK + 5]);
         for number in 1..3 {
-            let failure = poll(&mut bench).unwrap_err();
-            assert_eq!((failure.kind, bench.got.text.len()), (crate::model::FailureKind::Timeout, number * CHUNK));
+            assert!(poll(&mut bench).unwrap().contains("for the first time: 0.0 of 0.0 GB"));
+            assert_eq!(bench.got.text.len(), number * CHUNK);
         }
-        poll(&mut bench).unwrap();
+        assert_eq!(poll(&mut bench), None);
         assert_eq!(bench.got.text.len(), 2 * CHUNK + 5);
         // Known once, it stays known while it is behind.
         bench.append(&vec![b'b'; 2 * CHUNK]);
-        poll(&mut bench).unwrap();
-        poll(&mut bench).unwrap();
+        assert_eq!((poll(&mut bench), poll(&mut bench)), (None, None));
         assert_eq!((bench.got.text.len(), bench.got.restarts), (4 * CHUNK + 5, 0));
         bench.rewrite(&vec![b'c'; 2 * CHUNK]);
-        assert_eq!(poll(&mut bench).unwrap_err().kind, crate::model::FailureKind::Timeout);
-        poll(&mut bench).unwrap();
+        assert!(poll(&mut bench).is_some() && poll(&mut bench).is_none());
         assert_eq!((bench.got.text.len(), bench.got.restarts), (2 * CHUNK, 1));
     }
 }

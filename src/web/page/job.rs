@@ -71,7 +71,7 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
         tone: match view.state {
             JobState::Stalled => Tone::Bad,
             JobState::Running | JobState::Finishing => Tone::Good,
-            JobState::Waiting | JobState::Finished => Tone::Quiet,
+            JobState::Waiting | JobState::Reading | JobState::Finished => Tone::Quiet,
         },
         name: view.name.as_str(),
         stage: view.pipeline.as_deref().map(|pipeline| match view.stage {
@@ -123,7 +123,9 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
 /// A job that waits would say "unknown" five times over.
 fn unseen(view: &JobView) -> Option<&str> {
     match view.state {
-        JobState::Waiting if view.output_bytes.get().is_none_or(|bytes| bytes == 0.0) => view.done.reason(),
+        JobState::Waiting | JobState::Reading if view.output_bytes.get().is_none_or(|bytes| bytes == 0.0) => {
+            view.done.reason()
+        }
         _ => None,
     }
 }

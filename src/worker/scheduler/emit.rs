@@ -43,14 +43,17 @@ impl Scheduler {
                 }
             }
             (_, Outcome::Space(Err(failure))) => self.fail(id, failure),
-            (Kind::Progress { job, which }, Outcome::Reading(reading)) => match *reading {
-                Ok(reading) => {
-                    if let Some((job, source)) = self.progress_source(job, which) {
-                        self.emit(source, Some(took), Fact::Progress { job, reading });
-                    }
+            (Kind::Progress { job, which }, Outcome::Reading { reading, kept }) => {
+                let Some((job, source)) = self.progress_source(job, which) else { return };
+                match *reading {
+                    Ok(reading) => self.emit(source.clone(), Some(took), Fact::Progress { job, reading }),
+                    Err(failure) => self.fail(id, failure),
                 }
-                Err(failure) => self.fail(id, failure),
-            },
+                // After the reading: what is kept is never newer than what was said.
+                if let Some(kept) = kept {
+                    self.emit(source, None, Fact::Kept { kept });
+                }
+            }
             (Kind::Output { job, output }, Outcome::Measured { place, measured, more }) => {
                 let Some(config) = self.plan.jobs.get(job).and_then(|job| job.outputs.get(output)) else { return };
                 let reading = reports::output(config, &self.table, place, measured);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::model::{Failure, FailureKind, VolumeId};
+use crate::model::{Failure, FailureKind, SourceId, VolumeId};
 use crate::sources::mounts::walk::Walk;
 use crate::sources::mounts::{MountTable, under};
 use crate::sources::outputs::Measurer;
-use crate::sources::progress::DropInFolder;
+use crate::sources::progress::{DropInFolder, Lasting};
 use crate::worker::errand::{Action, Errand, lane_of, unknown_lane};
 use crate::worker::{Plan, reports};
 
@@ -139,7 +139,7 @@ impl Task {
     }
 
     /// The errand, with what the task keeps; opened when it keeps nothing.
-    pub fn errand(&mut self, lane: &VolumeId, plan: &Plan, open: &Opener, table: &Arc<MountTable>) -> Errand {
+    pub fn errand(&mut self, lane: &VolumeId, plan: &mut Plan, open: &Opener, table: &Arc<MountTable>) -> Errand {
         self.state = State::UnderWay { lane: lane.clone() };
         let action = self.action.take().unwrap_or_else(|| self.open(plan, open));
         Errand {
@@ -181,12 +181,16 @@ impl Task {
     }
 
     /// What it keeps between polls. Opening a reader only makes it: it touches its file when it is polled.
-    fn open(&self, plan: &Plan, open: &Opener) -> Action {
+    fn open(&self, plan: &mut Plan, open: &Opener) -> Action {
         match &self.kind {
             Kind::Progress { job, which } => {
-                plan.jobs.get(*job).and_then(|job| job.progress.get(*which)).map_or(Action::Locate, |source| {
-                    Action::Poll(open(&reports::rooted(&source.kind, &plan.rootfs), &plan.limits))
-                })
+                let Some(job) = plan.jobs.get(*job) else { return Action::Locate };
+                let Some(source) = job.progress.get(*which) else { return Action::Locate };
+                let kind = reports::rooted(&source.kind, &plan.rootfs);
+                // Once: a reader that failed over it begins anew.
+                let kept = plan.kept.remove(&SourceId::progress(&job.name, &source.which));
+                let reader = open(&kind, &plan.limits);
+                Action::Poll(Box::new(Lasting::new(reader, kind, plan.sources(), kept.as_ref())))
             }
             Kind::Output { .. } => Action::Measure(Box::<Measurer>::default()),
             Kind::DropIns => {

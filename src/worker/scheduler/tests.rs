@@ -10,7 +10,7 @@ use super::*;
 use crate::config::{LogFormat, Output, Progress};
 use crate::model::job::Reading;
 use crate::model::{Fact, JobName, Observation, SourceId};
-use crate::worker::PlannedJob;
+use crate::worker::{Kept, PlannedJob};
 
 /// Long enough for a loaded machine; nothing waits so long that works.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -38,6 +38,7 @@ impl Machine {
             jobs: Vec::new(),
             volumes: Vec::new(),
             jobs_dir: None,
+            kept: Kept::default(),
         };
         let machine = Self { folder, plan, major };
         for volume in 0..10 {

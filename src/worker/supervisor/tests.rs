@@ -45,13 +45,14 @@ fn run_with(script: &str, patience: Patience) -> Run {
         jobs: Vec::new(),
         volumes: vec!["/marker".into()],
         jobs_dir: None,
+        kept: Kept::default(),
     };
     // Through the shell, so that a file that another test's fork still holds open for writing cannot be "text busy".
     let args = vec![program.display().to_string(), folder.path().display().to_string()];
     let spec = WorkerSpec { name: WorkerName::new("files"), program: "/bin/sh".into(), args, patience };
     let (sender, out) = mpsc::channel(100);
     let (shutdown, stop) = watch::channel(false);
-    let task = tokio::spawn(supervise(spec, watch::channel(plan).1, Clock::start(), sender, stop));
+    let task = tokio::spawn(supervise(spec, watch::channel(plan).1, Kept::default(), Clock::start(), sender, stop));
     Run { out, shutdown, task, folder }
 }
 
@@ -195,8 +196,9 @@ async fn a_program_that_is_not_there_is_a_worker_that_is_down() {
         jobs: Vec::new(),
         volumes: Vec::new(),
         jobs_dir: None,
+        kept: Kept::default(),
     };
-    tokio::spawn(supervise(spec, watch::channel(plan).1, Clock::start(), sender, stop));
+    tokio::spawn(supervise(spec, watch::channel(plan).1, Kept::default(), Clock::start(), sender, stop));
     let fact = timeout(DEADLINE, out.recv()).await.expect("in time").expect("it lives").fact;
     assert_eq!(fact, Fact::Worker { worker: WorkerName::new("x"), up: false, restarts: 0 });
 }

@@ -32,10 +32,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatxFlags, openat, stat, statat, statx};
 use rustix::io::Errno;
 
-use super::budget::Budget;
+use super::budget::{Budget, first_pass};
+use super::kept::state;
 use super::numbers::as_float;
 use super::{Source, file};
 use crate::model::job::{Reading, Unread};
@@ -88,6 +92,13 @@ pub(super) struct DirectorySource {
 
 /// Device, inode and time of birth.
 type Identity = (u64, u64, Option<(i64, u32)>);
+
+/// What another reader of the same folder needs: see [`super::kept`]. What is in it is listed again.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    identity: Identity,
+    generation: u32,
+}
 
 /// A folder that is being listed; open, also between polls.
 #[derive(Debug)]
@@ -492,7 +503,18 @@ impl Source for DirectorySource {
         }
         let count: u64 = self.folders.values().map(|folder| folder.count).sum();
         let root = self.root.display();
-        Err(Budget::unfinished(format!("{root} is being counted for the first time: {count} files so far")))
+        let words = format!("{root} is being counted for the first time: {count} files so far");
+        Ok(first_pass(words, self.generation))
+    }
+
+    fn kept(&self) -> Option<Value> {
+        serde_json::to_value(Kept { identity: self.identity?, generation: self.generation }).ok()
+    }
+
+    fn go_on(&mut self, kept: Value) -> Result<(), String> {
+        let Kept { identity, generation } = state(kept)?;
+        (self.identity, self.generation) = (Some(identity), generation);
+        Ok(())
     }
 
     fn details(&self) -> super::Details {

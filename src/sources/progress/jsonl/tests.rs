@@ -209,7 +209,9 @@ fn many_files_get_their_turn_and_nothing_is_said_before_all_were_read() {
     }
     bench.source.slice = Some(Duration::ZERO);
     for _ in 0..4 {
-        assert_eq!(bench.poll().unwrap_err().kind, FailureKind::Timeout);
+        let reading = bench.poll().unwrap();
+        assert_eq!((reading.done, reading.bytes), (None, Some(5 * u64::try_from(TWO.len()).unwrap())));
+        assert!(reading.first_pass.unwrap().contains("of 5 files are still to be read"));
     }
     bench.expect(10.0, 0);
     // A file that appears is not in the sum before it was read to its end.
@@ -238,4 +240,74 @@ fn lengths_are_told_once_and_say_where_they_stand() {
     let (from, first) = lengths(&mut bench).unwrap();
     assert_eq!((from, first.len(), first.first()), (3, MOST_LENGTHS, Some(&44)));
     assert_eq!(lengths(&mut bench).unwrap().0, 3 + u64::try_from(MOST_LENGTHS).unwrap());
+}
+
+impl Bench {
+    /// Another reader, which knows what this one left.
+    fn restart(&mut self) {
+        let kept = self.source.kept().unwrap();
+        let kept: Value = serde_json::from_str(&kept.to_string()).unwrap();
+        let fresh = JsonlSource::new(self.source.pattern.clone(), Items::new(Some("/tokens"), Some("/error"), 4096));
+        let ids = self.source.items.ids().map(|_| "/id");
+        self.source = JsonlSource { items: fresh.items.clone().known_by(ids), ..fresh };
+        self.source.go_on(kept).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_that_is_started_again_goes_on_with_files_that_are_gone() {
+    let mut bench = Bench::new("*.jsonl");
+    bench.append("out.jsonl", TWO);
+    bench.append("b.jsonl", "{\"error\": 1}\n{\"tokens\": 4");
+    bench.expect(2.0, 0);
+    // Packed, which only the one before could know.
+    bench.rename("out.jsonl", "out.jsonl.gz");
+    bench.append("b.jsonl", "}\n");
+    bench.expect(3.0, 0);
+    bench.restart();
+    bench.append("b.jsonl", "{\"tokens\": 1}\n{\"error\": 2}\n");
+    bench.append("c.jsonl", TWO);
+    let reading = bench.expect(6.0, 0);
+    assert_eq!((reading.failed, reading.tokens), (Some(2.0), Some(29.0)));
+    assert_eq!(reading.lengths.map(|lengths| (lengths.from, lengths.tokens)), Some((0, vec![5, 7, 4, 1, 5, 7])));
+    // Rotated and a new file begun while nobody looked.
+    bench.restart();
+    bench.rename("b.jsonl", "b.jsonl.1");
+    bench.append("b.jsonl", "{\"tokens\": 1}\n");
+    bench.expect(7.0, 0);
+    // What was told stands; the last of it is told again, where it stood.
+    bench.restart();
+    let lengths = bench.expect(7.0, 0).lengths.unwrap();
+    assert_eq!((lengths.from, lengths.tokens.len()), (0, 7));
+}
+
+#[test]
+fn what_was_replaced_while_nobody_looked_is_read_anew() {
+    for text in ["{\"tokens\": 3}\n", "{\"id\": 1, \"tokens\": 6}\n{\"id\": 2, \"tokens\": 7}\n{}\n", ""] {
+        let mut bench = Bench::new("*.jsonl");
+        bench.append("a.jsonl", TWO);
+        bench.append("b.jsonl", TWO);
+        bench.expect(4.0, 0);
+        bench.restart();
+        File::create(bench.folder.path().join("a.jsonl")).unwrap().write_all(text.as_bytes()).unwrap();
+        let items = u32::try_from(text.lines().count()).unwrap();
+        bench.expect(2.0 + f64::from(items), 1);
+    }
+}
+
+#[test]
+fn ids_are_kept_and_too_many_are_not() {
+    let mut bench = Bench::new("*.jsonl");
+    bench.source.items = bench.source.items.clone().known_by(Some("/id"));
+    bench.append("a.jsonl", "{\"id\": 1}\n{\"id\": 2, \"error\": 3}\n");
+    bench.expect(1.0, 0);
+    bench.restart();
+    bench.append("a.jsonl", "{\"id\": 1}\n{\"id\": 2}\n{\"id\": 3}\n");
+    let reading = bench.expect(3.0, 0);
+    assert_eq!(reading.failed, Some(0.0));
+    bench.source.slice = Some(Duration::from_secs(60));
+    let many: String = (0..100_000).map(|number| format!("{{\"id\": \"n{number}\"}}\n")).collect();
+    bench.append("a.jsonl", &many);
+    bench.expect(100_003.0, 0);
+    assert!(bench.source.kept().is_none());
 }
