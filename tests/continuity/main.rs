@@ -2,7 +2,8 @@
 //!
 //! `machine` is the outside world and the sidecar's inside, a few seconds a step; `watching` asks what is said of a job
 //! that nobody looked at; `restarts` what is mailed around a restart; `kills` dies at every operation on the disk;
-//! `process` does some of that to the real program; `reload` changes the configuration under it.
+//! `process` does some of that to the real program, `offsets` asks what its readers remember; `reload` changes the
+//! configuration under it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -11,6 +12,7 @@ mod support;
 
 mod kills;
 mod machine;
+mod offsets;
 mod process;
 mod reload;
 mod restarts;

@@ -7,6 +7,9 @@ mod access;
 mod captures;
 mod folders;
 mod life;
+mod model;
+mod reports;
+mod states;
 
 use longhaul::config::Limits;
 

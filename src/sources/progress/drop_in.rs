@@ -1,7 +1,7 @@
 //! The drop-in folder: a job is a file `NAME.json` of our schema, put there by whoever runs it.
 //!
 //! Separate because it is the one place where the *names* come from outside, and others may write there: a folder that
-//! everybody may write to is refused, symbolic links are not followed, what is no regular file is refused without
+//! everybody may write to is refused, symbolic and hard links are not followed, what is no regular file is refused without
 //! opening it, names are short and plain, and there is a limit of jobs. At the limit those that are known stay, so that a
 //! flood of new files cannot push out the jobs that are watched.
 //!
@@ -62,7 +62,7 @@ impl DropInFolder {
                 self.known.entry(name.clone()).or_insert_with(|| Document::new(self.fields.clone(), self.limit_line));
             let file_name = format!("{name}.json");
             let reading = document
-                .read(&self.folder.join(&file_name), Links::Refuse, false)
+                .read(&self.folder.join(&file_name), Links::Alone, false)
                 .or_else(|failure| document.keep_old(failure));
             match reading {
                 Ok(reading) => {

@@ -18,18 +18,21 @@ use crate::model::{Failure, FailureKind, Time};
 pub(super) enum Links {
     /// Yes: a configured path may be a link that moves.
     Follow,
-    /// No: in a folder where others may put files, a link is a trap.
+    /// No: what is looked for is the file itself.
     Refuse,
+    /// Nor may the file have another name: in a folder where others may put files, a link of either kind is a trap, which
+    /// makes us read for them what they may not.
+    Alone,
 }
 
 /// Looks at `path` without opening it; refuses what is not a regular file.
 pub(super) fn look(path: &Path, links: Links) -> Result<Metadata, Failure> {
     let metadata = match links {
         Links::Follow => fs::metadata(path),
-        Links::Refuse => fs::symlink_metadata(path),
+        Links::Refuse | Links::Alone => fs::symlink_metadata(path),
     };
     let metadata = metadata.map_err(|error| failure("look at", path, &error))?;
-    regular(path, &metadata)?;
+    regular(path, &metadata, links)?;
     Ok(metadata)
 }
 
@@ -37,7 +40,7 @@ pub(super) fn look(path: &Path, links: Links) -> Result<Metadata, Failure> {
 pub(super) fn open(path: &Path, links: Links) -> Result<(File, Metadata), Failure> {
     look(path, links)?;
     let mut flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
-    if links == Links::Refuse {
+    if links != Links::Follow {
         flags |= OFlag::O_NOFOLLOW;
     }
     let file = OpenOptions::new()
@@ -46,15 +49,20 @@ pub(super) fn open(path: &Path, links: Links) -> Result<(File, Metadata), Failur
         .open(path)
         .map_err(|error| failure("open", path, &error))?;
     let metadata = file.metadata().map_err(|error| failure("look at", path, &error))?;
-    regular(path, &metadata)?;
+    regular(path, &metadata, links)?;
     Ok((file, metadata))
 }
 
 /// Refuses everything but a regular file, by name of what it is.
-fn regular(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
+fn regular(path: &Path, metadata: &Metadata, links: Links) -> Result<(), Failure> {
     let kind = metadata.file_type();
     if kind.is_file() {
-        return Ok(());
+        let names = metadata.nlink();
+        if links != Links::Alone || names < 2 {
+            return Ok(());
+        }
+        let message = format!("{} has {names} names, and hard links are not read here: copy it", path.display());
+        return Err(Failure::new(FailureKind::NotAFile, message));
     }
     let what = if kind.is_dir() {
         "a folder"
@@ -171,7 +179,12 @@ mod tests {
             assert!(failure.message.contains(word), "{}", failure.message);
         }
         open(&link, Links::Follow).unwrap();
+        open(&file, Links::Alone).unwrap();
+        assert!(open(&link, Links::Alone).is_err());
+        fs::hard_link(&file, folder.path().join("second")).unwrap();
         open(&file, Links::Refuse).unwrap();
+        let failure = open(&file, Links::Alone).map(|_| ()).unwrap_err();
+        assert!(failure.kind == FailureKind::NotAFile && failure.message.contains("2 names"), "{failure:?}");
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub struct Items {
     provisional: Option<Counts>,
     grew: bool,
     restarted: bool,
+    /// What the content before came to.
+    left: Counts,
 }
 
 impl Items {
@@ -130,6 +132,7 @@ impl Items {
             provisional: None,
             grew: false,
             restarted: false,
+            left: Counts::default(),
         }
     }
 
@@ -154,6 +157,11 @@ impl Items {
     #[must_use]
     pub(super) fn after(&self, counts: Counts) -> Self {
         Self { counts, ..self.clone() }
+    }
+
+    /// What the whole lines of the content before came to; void from here on.
+    pub(super) fn take_left(&mut self) -> Counts {
+        std::mem::take(&mut self.left)
     }
 
     /// What the whole lines come to.
@@ -267,8 +275,7 @@ impl Receiver for Items {
         self.state = State::Blank;
         self.partial.clear();
         self.too_long = false;
-        self.counts = Counts::default();
-        self.lengths.clear();
+        self.left = std::mem::take(&mut self.counts);
         self.provisional = None;
         self.restarted = true;
     }

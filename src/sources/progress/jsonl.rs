@@ -4,9 +4,10 @@
 //! - renamed within the glob it goes on where it was; two names of one file count once;
 //! - a new file under a known name, at once or later, while the old one is nowhere in the glob, is a replacement: the
 //!   old items are void, since they are done again;
-//! - unless the old one stands beside it under a name that begins the same (`out.jsonl.1`): it was rotated, and its items
-//!   stay counted, also when it is packed later;
-//! - truncated, or otherwise a new content: its own items are void;
+//! - unless the old one stands beside it under a name that begins the same (`out.jsonl.1`, `out.jsonl-20261130.gz`): it
+//!   was rotated, and its items stay counted, those as well that came after the last poll, unless it is packed by then;
+//! - truncated, or otherwise a new content: its own items are void, unless a copy stands beside it, packed or not
+//!   ([`beside`]);
 //! - a name that is just gone, while others are there, was moved away or packed: its items were done and stay counted;
 //! - when all are gone the source is missing, and whatever appears next starts at zero;
 //! - compressed and unfinished names (`.gz`, `.zst`, `.tmp`, `.part`, …) never count, whatever the glob says.
@@ -21,6 +22,8 @@
 //! What makes numbers go back is told by `generation`. A *copy* beside its original, both in the glob, is two files.
 //!
 //! The hazards of lines are in [`super::items`].
+
+mod beside;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::Metadata;
@@ -41,13 +44,7 @@ use super::tail::{FileKey, Follower, Mark, as_count};
 use super::{Source, glob};
 use crate::model::job::{Lengths, Reading, Unread};
 use crate::model::{Failure, FailureKind, Time};
-
-/// Endings of files that hold no items yet, or not as lines.
-const NEVER: [&str; 13] =
-    ["gz", "zst", "bz2", "xz", "lz4", "zip", "Z", "tmp", "part", "partial", "swp", "lock", "incomplete"];
-
-/// Names that are looked at for a rotated file.
-const MAX_BESIDE: usize = 10_000;
+use beside::{Gone, gone, is_never, rotated};
 
 /// Lengths in one reading: more than are finished between two polls, and a line of some tens of kilobytes.
 const MOST_LENGTHS: usize = 8192;
@@ -67,6 +64,8 @@ pub(super) struct JsonlSource {
     known: BTreeMap<FileKey, Known>,
     /// Items of files that are gone for so long that they are only a number.
     base: Counts,
+    /// Contents that are not where they were; where their items went is still to be found.
+    gone: Vec<(PathBuf, Option<Mark>, Counts)>,
     nothing_left: bool,
     /// All files that were there were read to their ends once; until then a sum says nothing.
     caught_up: bool,
@@ -90,6 +89,10 @@ type Present = BTreeMap<FileKey, (PathBuf, Metadata)>;
 struct Known {
     follower: Follower,
     items: Items,
+    /// The last name that the glob matched.
+    name: PathBuf,
+    /// It may stand beside that name under another, which the glob does not match.
+    is_beside: bool,
 }
 
 /// What another reader of the same files needs: see [`super::kept`].
@@ -107,6 +110,7 @@ struct Kept {
 #[derive(Serialize, Deserialize)]
 struct KeptFile {
     path: String,
+    name: String,
     #[serde(flatten)]
     mark: Mark,
     counts: Counts,
@@ -121,6 +125,7 @@ impl JsonlSource {
             items,
             known: BTreeMap::new(),
             base: Counts::default(),
+            gone: Vec::new(),
             nothing_left: false,
             caught_up: false,
             turn: None,
@@ -162,15 +167,20 @@ impl JsonlSource {
         self.known.retain(|key, known| {
             if let Some((path, _)) = present.get(key) {
                 known.follower.moved_to(path.clone());
+                known.name.clone_from(path);
                 return true;
             }
             if taken.contains(known.follower.path())
                 && let Some(path) = rotated(known.follower.path(), key)
             {
                 known.follower.moved_to(path);
+                known.is_beside = true;
             }
             let replaced = taken.contains(known.follower.path());
-            voided |= anew || replaced;
+            if replaced && !anew {
+                self.gone.push((known.name.clone(), known.follower.mark(), known.items.whole().clone()));
+            }
+            voided |= anew;
             !(anew || replaced)
         });
         if anew {
@@ -185,6 +195,8 @@ impl JsonlSource {
             self.known.entry(*key).or_insert_with(|| Known {
                 follower: Follower::new(path.clone(), Links::Follow),
                 items: self.items.clone(),
+                name: path.clone(),
+                is_beside: false,
             });
         }
         let gone: Vec<FileKey> = self.known.keys().filter(|key| !present.contains_key(key)).copied().collect();
@@ -208,7 +220,7 @@ impl JsonlSource {
         let later = present.range((behind, Bound::Unbounded));
         let earlier = present.range((Bound::Unbounded, until));
         let mut failures = BTreeMap::new();
-        let mut voided = false;
+        let mut left = std::mem::take(&mut self.gone);
         let mut behind = None;
         for key in later.chain(earlier).map(|(key, _)| key) {
             let Some(known) = self.known.get_mut(key) else { continue };
@@ -220,21 +232,59 @@ impl JsonlSource {
             }
             self.lengths.1.append(&mut known.items.take_lengths());
             if known.items.settle() {
-                self.generation = self.generation.saturating_add(1);
-                voided = true;
+                left.push((known.name.clone(), known.follower.take_left(), known.items.take_left()));
             }
             if budget.is_spent() {
                 self.turn = Some(*key);
                 break;
             }
         }
+        let mut voided = false;
+        for (name, content, counts) in left {
+            match content.map_or(Gone::Void, |content| gone(&name, &content)) {
+                Gone::Copied(path, mark) => self.follow_copy((name, path), mark, counts, budget, now),
+                Gone::Packed => self.base.add(&counts),
+                Gone::Void => voided = true,
+            }
+        }
+        if voided {
+            self.generation = self.generation.saturating_add(1);
+        }
         (failures, voided, behind)
+    }
+
+    /// A content was copied before its file was emptied: its items stay counted, and the copy may have more.
+    fn follow_copy(&mut self, (name, path): (PathBuf, PathBuf), mark: Mark, counts: Counts, budget: Budget, now: Time) {
+        if self.known.contains_key(&mark.key) {
+            // A copy that the glob matches was counted as a file of its own.
+            return;
+        }
+        let mut follower = Follower::after(path, Links::Refuse, mark);
+        let mut items = self.items.after(counts);
+        if let Err(failure) = follower.poll_within(budget, now, &mut self.buffer, &mut items) {
+            tracing::debug!(reason = failure.message, "a copy is read at the next poll");
+        }
+        items.settle();
+        self.lengths.1.append(&mut items.take_lengths());
+        self.known.insert(mark.key, Known { follower, items, name, is_beside: true });
+    }
+
+    /// Adds the files that left the glob and are still beside it: somebody may write their last lines.
+    fn add_beside(&mut self, present: &mut Present) {
+        for (key, known) in self.known.iter_mut().filter(|(_, known)| known.is_beside) {
+            match file::look(known.follower.path(), Links::Refuse) {
+                Ok(metadata) if FileKey::of(&metadata) == *key => {
+                    present.entry(*key).or_insert_with(|| (known.follower.path().to_owned(), metadata));
+                }
+                _ => known.is_beside = false,
+            }
+        }
     }
 }
 
 impl Source for JsonlSource {
     fn poll(&mut self, now: Time) -> Result<Reading, Failure> {
-        let (present, mut problem) = match self.present() {
+        let (mut present, mut problem) = match self.present() {
             Ok(found) => found,
             Err(failure) => {
                 self.nothing_left |= failure.kind == FailureKind::Missing;
@@ -252,6 +302,7 @@ impl Source for JsonlSource {
         }
         let generation = self.generation;
         let mut voided = self.reconcile(&present);
+        self.add_beside(&mut present);
         let (mut failures, anew, mut words) = self.read(&present, now);
         voided |= anew;
         if voided && let Some(ids) = self.items.ids() {
@@ -290,9 +341,10 @@ impl Source for JsonlSource {
     }
 
     fn kept(&self) -> Option<Value> {
-        let files = self.known.values().filter_map(|known| {
-            let path = known.follower.path().display().to_string();
-            Some(KeptFile { path, mark: known.follower.mark()?, counts: known.items.whole().clone() })
+        let files = self.known.iter().map(|(key, known)| {
+            let [path, name] = [known.follower.path(), &known.name].map(|path| path.display().to_string());
+            let mark = known.follower.mark().unwrap_or_else(|| Mark::blank(*key));
+            KeptFile { path, name, mark, counts: known.items.whole().clone() }
         });
         let (from, waiting) = &self.lengths;
         let last: Vec<u32> = self.told.iter().chain(waiting).copied().collect();
@@ -318,9 +370,10 @@ impl Source for JsonlSource {
         if let (Some(known), Some(kept)) = (self.items.ids(), &ids) {
             known.go_on(kept)?;
         }
-        for KeptFile { path, mark, counts } in files {
+        for KeptFile { path, name, mark, counts } in files {
             let follower = Follower::after(path.into(), Links::Follow, mark);
-            self.known.insert(mark.key, Known { follower, items: self.items.after(counts) });
+            let (items, name) = (self.items.after(counts), name.into());
+            self.known.insert(mark.key, Known { follower, items, name, is_beside: true });
         }
         (self.base, self.nothing_left, self.generation, self.lengths) = (base, nothing_left, generation, lengths);
         Ok(())
@@ -380,23 +433,6 @@ impl JsonlSource {
 fn looks(present: &Present) -> (Option<u64>, Option<Time>) {
     let files = || present.values().map(|(_, metadata)| metadata);
     (Some(files().map(file::bytes_taken).fold(0, u64::saturating_add)), files().map(file::written_at).max())
-}
-
-/// Where the file that was at `path` was rotated to: a name that begins with its own.
-fn rotated(path: &Path, key: &FileKey) -> Option<PathBuf> {
-    let name = path.file_name()?.as_encoded_bytes();
-    let is_after = |after: &[u8]| matches!(after.first(), Some(b'.' | b'-' | b'_'));
-    let entries = std::fs::read_dir(path.parent()?).ok()?.take(MAX_BESIDE).flatten();
-    entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().strip_prefix(name).is_some_and(is_after))
-        .map(|entry| entry.path())
-        .filter(|path| !is_never(path))
-        .find(|path| file::look(path, Links::Refuse).is_ok_and(|metadata| FileKey::of(&metadata) == *key))
-}
-
-fn is_never(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    NEVER.contains(&ending) || path.as_os_str().as_encoded_bytes().ends_with(b"~")
 }
 
 #[cfg(test)]

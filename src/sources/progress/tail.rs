@@ -134,11 +134,34 @@ pub(super) struct Mark {
     joint: Print,
     /// Its end was reached once.
     was_read: bool,
+    /// When its file had last changed at the last look, by the file system's clock.
+    pub(super) changed: Option<(i64, i64)>,
 }
 
 impl Mark {
+    /// Of a content of which nothing was read.
+    pub(super) fn blank(key: FileKey) -> Self {
+        let nothing = Print::of(&[]);
+        Self { key, offset: 0, line: 0, head: nothing, joint: nothing, was_read: false, changed: None }
+    }
+
+    /// No line was read.
+    pub(super) const fn is_blank(&self) -> bool {
+        self.line == 0
+    }
+
+    /// The same in another file.
+    pub(super) const fn of_copy(self, key: FileKey) -> Self {
+        Self { key, ..self }
+    }
+
     /// The content in `file` as far as its last whole line; else why it is another one.
-    fn resume(self, key: FileKey, file: &File, metadata: &Metadata) -> std::io::Result<Result<Content, String>> {
+    pub(super) fn resume(
+        self,
+        key: FileKey,
+        file: &File,
+        metadata: &Metadata,
+    ) -> std::io::Result<Result<Content, String>> {
         if key != self.key {
             return Ok(Err("it is another file by now".to_owned()));
         }
@@ -168,7 +191,7 @@ pub(super) fn as_count(length: usize) -> u64 {
 
 /// A content and how far it was read.
 #[derive(Debug)]
-struct Content {
+pub(super) struct Content {
     key: FileKey,
     offset: u64,
     /// Where the last whole line ended.
@@ -198,6 +221,8 @@ pub(super) struct Follower {
     mark: Option<Mark>,
     /// An earlier reader reached the end of this content.
     was_known: bool,
+    /// What was here before, until somebody asks.
+    left: Option<Mark>,
     /// The last look, and when it was first seen so.
     look: Option<(Look, Time)>,
 }
@@ -205,19 +230,37 @@ pub(super) struct Follower {
 impl Follower {
     /// Touches nothing yet.
     pub(super) const fn new(path: PathBuf, links: Links) -> Self {
-        Self { path, links, content: None, mark: None, was_known: false, look: None }
+        Self { path, links, content: None, mark: None, was_known: false, left: None, look: None }
     }
 
     /// Goes on where an earlier reader was, whose receiver knows all whole lines until there.
     pub(super) const fn after(path: PathBuf, links: Links, mark: Mark) -> Self {
-        Self { path, links, content: None, mark: Some(mark), was_known: mark.was_read, look: None }
+        Self { path, links, content: None, mark: Some(mark), was_known: mark.was_read, left: None, look: None }
     }
 
     /// How far the content was read, for another reader.
     pub(super) fn mark(&self) -> Option<Mark> {
         let Some(Content { key, offset, line, head, joint, .. }) = &self.content else { return self.mark };
         let (head, joint) = (Print::of(head), Print::of(joint));
-        Some(Mark { key: *key, offset: *offset, line: *line, head, joint, was_read: self.is_known() })
+        let (was_read, changed) = (self.is_known(), self.changed());
+        Some(Mark { key: *key, offset: *offset, line: *line, head, joint, was_read, changed })
+    }
+
+    /// The content that was replaced since the last call.
+    pub(super) fn take_left(&mut self) -> Option<Mark> {
+        self.left.take()
+    }
+
+    /// When the file had last changed at the last look.
+    fn changed(&self) -> Option<(i64, i64)> {
+        self.look.map(|(look, _)| look.changed).or(self.mark.and_then(|mark| mark.changed))
+    }
+
+    /// What is there is another content.
+    fn leave(&mut self, mark: Option<Mark>, receiver: &mut impl Receiver) {
+        self.left = mark;
+        self.was_known = false;
+        receiver.restart();
     }
 
     /// The path that is followed.
@@ -310,8 +353,7 @@ impl Follower {
                 Ok(content) => self.content = Some(content),
                 Err(reason) => {
                     tracing::info!(file = %self.path.display(), reason, "it is read anew from its beginning");
-                    self.was_known = false;
-                    receiver.restart();
+                    self.leave(Some(mark), receiver);
                 }
             }
             self.mark = None;
@@ -320,9 +362,10 @@ impl Follower {
             Some(content) => same_content(content, key, file, metadata)?,
             None => false,
         };
-        if !same && self.content.take().is_some() {
-            self.was_known = false;
-            receiver.restart();
+        if !same && self.content.is_some() {
+            let mark = self.mark();
+            self.content = None;
+            self.leave(mark, receiver);
         }
         let content = self.content.get_or_insert_with(|| Content {
             key,
@@ -412,175 +455,4 @@ fn data_after(file: &File, offset: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::{self, OpenOptions};
-    use std::io::{Seek, SeekFrom, Write};
-
-    #[derive(Default)]
-    struct Got {
-        text: Vec<u8>,
-        restarts: u32,
-    }
-
-    impl Receiver for Got {
-        fn restart(&mut self) {
-            self.restarts += 1;
-            self.text.clear();
-        }
-        fn bytes(&mut self, bytes: &[u8]) {
-            // The rest of a block that a hole ends in is NULs, which every receiver ignores.
-            self.text.extend(bytes.iter().filter(|&&byte| byte != 0));
-        }
-    }
-
-    struct Bench {
-        _folder: tempfile::TempDir,
-        path: PathBuf,
-        follower: Follower,
-        got: Got,
-        buffer: Vec<u8>,
-        now: Time,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("log");
-            let follower = Follower::new(path.clone(), Links::Follow);
-            Self { _folder: folder, path, follower, got: Got::default(), buffer: Vec::new(), now: Time::from_micros(0) }
-        }
-
-        fn rewrite(&self, text: &[u8]) {
-            File::create(&self.path).unwrap().write_all(text).unwrap();
-        }
-
-        fn append(&self, text: &[u8]) {
-            OpenOptions::new().append(true).create(true).open(&self.path).unwrap().write_all(text).unwrap();
-        }
-
-        fn poll(&mut self) -> Result<(), Failure> {
-            self.now = self.now + Duration::from_secs(1);
-            self.follower.poll(self.now, &mut self.buffer, &mut self.got).map(|_| ())
-        }
-
-        #[track_caller]
-        fn expect(&mut self, text: &[u8], restarts: u32) {
-            self.poll().unwrap();
-            assert_eq!(String::from_utf8_lossy(&self.got.text), String::from_utf8_lossy(text));
-            assert_eq!(self.got.restarts, restarts);
-        }
-    }
-
-    #[test]
-    fn what_is_appended_arrives_once() {
-        let mut bench = Bench::new();
-        assert_eq!(bench.poll().unwrap_err().kind, crate::model::FailureKind::Missing);
-        bench.append(b"");
-        bench.expect(b"", 0);
-        bench.append(b"one\n");
-        bench.expect(b"one\n", 0);
-        bench.expect(b"one\n", 0);
-        bench.append(b"two");
-        bench.expect(b"one\ntwo", 0);
-        for _ in 0..5 {
-            bench.expect(b"one\ntwo", 0);
-        }
-        bench.append(b"\n");
-        bench.expect(b"one\ntwo\n", 0);
-    }
-
-    #[test]
-    fn truncation_is_seen_even_when_it_grew_past_the_old_offset_with_the_same_head() {
-        let mut bench = Bench::new();
-        let head = [b'h'; 2000];
-        bench.rewrite(&[&head[..], b"old"].concat());
-        bench.expect(&[&head[..], b"old"].concat(), 0);
-        bench.rewrite(b"short");
-        bench.expect(b"short", 1);
-        bench.rewrite(&[&head[..], b"old"].concat());
-        bench.expect(&[&head[..], b"old"].concat(), 2);
-        bench.rewrite(&[&head[..], b"new and longer"].concat());
-        bench.expect(&[&head[..], b"new and longer"].concat(), 3);
-        bench.rewrite(&[&head[..], b"NEW and longer"].concat());
-        bench.expect(&[&head[..], b"NEW and longer"].concat(), 4);
-    }
-
-    #[test]
-    fn a_renamed_file_is_left_and_one_that_returns_goes_on() {
-        let mut bench = Bench::new();
-        bench.append(b"first\n");
-        bench.expect(b"first\n", 0);
-        let aside = bench.path.with_extension("1");
-        fs::rename(&bench.path, &aside).unwrap();
-        assert_eq!(bench.poll().unwrap_err().kind, crate::model::FailureKind::Missing);
-        fs::rename(&aside, &bench.path).unwrap();
-        bench.append(b"second\n");
-        bench.expect(b"first\nsecond\n", 0);
-        fs::rename(&bench.path, &aside).unwrap();
-        bench.append(b"first\nsecond\n");
-        bench.expect(b"first\nsecond\n", 1);
-        fs::remove_file(&bench.path).unwrap();
-        bench.poll().unwrap_err();
-        bench.append(b"third, quite long\n");
-        bench.expect(b"third, quite long\n", 2);
-    }
-
-    #[test]
-    fn holes_are_not_read_through() {
-        let mut bench = Bench::new();
-        bench.append(b"before copytruncate\n");
-        bench.expect(b"before copytruncate\n", 0);
-        // The writer does not append: after the truncation it goes on at its old place, here at 1 TiB.
-        let mut writer = OpenOptions::new().write(true).truncate(true).open(&bench.path).unwrap();
-        writer.seek(SeekFrom::Start(1 << 40)).unwrap();
-        writer.write_all(b"after\n").unwrap();
-        bench.expect(b"after\n", 1);
-        writer.write_all(b"more\n").unwrap();
-        bench.expect(b"after\nmore\n", 1);
-        // Once more: the head is the same hole, the joint is not.
-        let place = writer.stream_position().unwrap();
-        writer.set_len(0).unwrap();
-        writer.seek(SeekFrom::Start(place)).unwrap();
-        writer.write_all(b"again and longer\n").unwrap();
-        bench.expect(b"again and longer\n", 2);
-    }
-
-    #[test]
-    fn a_link_that_moves_is_followed() {
-        let mut bench = Bench::new();
-        let (one, two) = (bench.path.with_extension("one"), bench.path.with_extension("two"));
-        File::create(&one).unwrap().write_all(b"one").unwrap();
-        File::create(&two).unwrap().write_all(b"two").unwrap();
-        std::os::unix::fs::symlink(&one, &bench.path).unwrap();
-        bench.expect(b"one", 0);
-        fs::remove_file(&bench.path).unwrap();
-        std::os::unix::fs::symlink(&two, &bench.path).unwrap();
-        bench.expect(b"two", 1);
-    }
-
-    #[test]
-    fn what_is_longer_than_a_slice_goes_on_at_the_next_poll_and_is_not_known_before_its_end() {
-        let mut bench = Bench::new();
-        let poll = |bench: &mut Bench| {
-            bench.now = bench.now + Duration::from_secs(10);
-            let budget = Budget::of(Duration::ZERO);
-            let polled = bench.follower.poll_within(budget, bench.now, &mut bench.buffer, &mut bench.got);
-            polled.unwrap().behind
-        };
-        bench.append(&vec![b'a'; 2 * CHUNK + 5]);
-        for number in 1..3 {
-            assert!(poll(&mut bench).unwrap().contains("for the first time: 0.0 of 0.0 GB"));
-            assert_eq!(bench.got.text.len(), number * CHUNK);
-        }
-        assert_eq!(poll(&mut bench), None);
-        assert_eq!(bench.got.text.len(), 2 * CHUNK + 5);
-        // Known once, it stays known while it is behind.
-        bench.append(&vec![b'b'; 2 * CHUNK]);
-        assert_eq!((poll(&mut bench), poll(&mut bench)), (None, None));
-        assert_eq!((bench.got.text.len(), bench.got.restarts), (4 * CHUNK + 5, 0));
-        bench.rewrite(&vec![b'c'; 2 * CHUNK]);
-        assert!(poll(&mut bench).is_some() && poll(&mut bench).is_none());
-        assert_eq!((bench.got.text.len(), bench.got.restarts), (2 * CHUNK, 1));
-    }
-}
+mod tests;

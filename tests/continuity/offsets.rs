@@ -1,0 +1,145 @@
+//! The readers of progress files across kills of their worker and of the program: what was counted stays counted, what
+//! was appended meanwhile counts once, and none of it is a rate.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::support::sidecar::{LIMIT, Scene, Sidecar};
+use super::support::wait_for;
+
+fn lines(count: u32) -> String {
+    "{\"usage\": {\"completion_tokens\": 100}, \"error\": null}\n".repeat(usize::try_from(count).unwrap())
+}
+
+fn append(path: &Path, text: &str) {
+    OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+fn yaml(scene: &Scene) -> String {
+    format!(
+        "jobs: [{{job_name: job, total: 100000, progress: [{{jsonl: \"{}\", tokens: /usage/completion_tokens, failed: /error}}]}}]\n\
+         alerting: {{evaluation_interval: 1s}}\n",
+        scene.shown("*.jsonl")
+    )
+}
+
+fn done(sidecar: &Sidecar) -> Option<f64> {
+    sidecar.job("job")["done"].as_f64()
+}
+
+/// Waits until what the readers know is on disk for so many items in one file.
+fn until_kept(scene: &Scene, good: u64) {
+    let path = scene.path("storage").join("offsets.json");
+    wait_for("offsets on disk", LIMIT, || {
+        let text = fs::read_to_string(&path).ok()?;
+        let kept: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let state = &kept["state"]["progress/job/jsonl"]["state"];
+        let counts = state["files"].as_array()?.iter().map(|file| file["counts"]["good"].as_u64().unwrap_or(0));
+        (counts.sum::<u64>() == good).then_some(())
+    });
+}
+
+#[test]
+fn a_worker_killed_again_and_again_counts_each_line_once() {
+    let scene = Scene::new();
+    let path = scene.put("a.jsonl", lines(1000));
+    append(&scene.path("b.jsonl"), &lines(500));
+    let sidecar = scene.start(&yaml(&scene));
+    sidecar.until_done("job", 1500.0);
+    // A reader that begins anew could not know these.
+    fs::rename(scene.path("b.jsonl"), scene.path("b.jsonl.gz")).unwrap();
+    let mut written = 1500;
+    for round in 0..6_u32 {
+        let worker = sidecar.worker();
+        kill(Pid::from_raw(i32::try_from(worker).unwrap()), Signal::SIGKILL).unwrap();
+        // In the middle of a line, too.
+        let more = lines(round + 1);
+        let (front, back) = more.split_at(more.len() - 20);
+        append(&path, front);
+        let before = done(&sidecar);
+        append(&path, back);
+        written += round + 1;
+        wait_for("the lines", LIMIT, || {
+            let now = done(&sidecar);
+            assert!(now >= before && now <= Some(f64::from(written)), "{before:?} {now:?} {written}");
+            (now == Some(f64::from(written))).then_some(())
+        });
+    }
+    let job = sidecar.job("job");
+    assert_eq!(job["tokens_done"].as_f64(), Some(f64::from(written) * 100.0));
+    sidecar.end();
+}
+
+#[test]
+fn a_program_killed_at_any_moment_goes_on_without_a_jump_and_a_gap_is_no_rate() {
+    let scene = Scene::new();
+    let path = scene.put("a.jsonl", lines(1000));
+    append(&scene.path("b.jsonl"), &lines(500));
+    let mut sidecar = scene.start(&yaml(&scene));
+    sidecar.until_done("job", 1500.0);
+    until_kept(&scene, 1500);
+    fs::rename(scene.path("b.jsonl"), scene.path("b.jsonl.gz")).unwrap();
+    let mut written = 1500;
+    for round in 0..5_u32 {
+        sidecar.kill();
+        // Down: thousands of lines in no time by our clock.
+        append(&path, &lines(2000 + round));
+        written += 2000 + round;
+        sidecar = scene.start(&yaml(&scene));
+        let known = sidecar.until("done is known", |snapshot| snapshot["jobs"][0]["done"].as_f64());
+        assert_eq!(known, f64::from(written), "round {round}: the first that is said is all that is there");
+        let started = std::time::Instant::now();
+        wait_for("a second", LIMIT, || {
+            let job = sidecar.job("job");
+            assert_eq!(job["done"].as_f64(), Some(f64::from(written)));
+            assert!(job["items_per_second"].as_f64().is_none_or(|rate| rate == 0.0), "{job}");
+            (started.elapsed() > Duration::from_secs(1)).then_some(())
+        });
+    }
+    // A new run of the file is one.
+    sidecar.kill();
+    fs::write(&path, lines(7)).unwrap();
+    let sidecar = scene.start(&yaml(&scene));
+    sidecar.until_done("job", 507.0);
+    sidecar.end();
+}
+
+#[test]
+fn offsets_that_cannot_be_used_are_said_and_the_files_are_read_anew() {
+    for (what, word) in [
+        ("damaged", "damaged"),
+        ("newer", "version 99"),
+        ("of another version of the reader", "it has version 7, not 1"),
+        ("other settings", "other settings"),
+    ] {
+        let scene = Scene::new();
+        scene.put("a.jsonl", lines(1000));
+        let sidecar = scene.start(&yaml(&scene));
+        sidecar.until_done("job", 1000.0);
+        until_kept(&scene, 1000);
+        sidecar.kill();
+        let path = scene.path("storage").join("offsets.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let mut kept: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let changed = match what {
+            "damaged" => text[..text.len() / 2].to_owned(),
+            "newer" => "{\"version\":99,\"state\":[1]}".to_owned(),
+            "other settings" => text.replace("/usage/completion_tokens", "/usage/tokens"),
+            _ => {
+                kept["state"]["progress/job/jsonl"]["version"] = 7.into();
+                kept.to_string()
+            }
+        };
+        assert_ne!(changed, text, "{what}");
+        longhaul::state::save(&scene.path("storage"), "offsets.json", changed.as_bytes()).unwrap();
+        let sidecar = scene.start(&yaml(&scene));
+        sidecar.until_done("job", 1000.0);
+        wait_for(word, LIMIT, || sidecar.log().contains(word).then_some(()));
+        sidecar.end();
+    }
+}
