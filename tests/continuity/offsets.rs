@@ -1,10 +1,9 @@
 //! The readers of progress files across kills of their worker and of the program: what was counted stays counted, what
 //! was appended meanwhile counts once, and none of it is a rate.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -93,17 +92,18 @@ fn a_program_killed_at_any_moment_goes_on_without_a_jump_and_a_gap_is_no_rate() 
         sidecar = scene.start(&yaml(&scene));
         let known = sidecar.until("done is known", |snapshot| snapshot["jobs"][0]["done"].as_f64());
         assert_eq!(known, f64::from(written), "round {round}: the first that is said is all that is there");
-        let started = std::time::Instant::now();
+        let at = |sidecar: &Sidecar| sidecar.snapshot()["at"].as_f64();
+        let started = at(&sidecar).unwrap();
         wait_for("a second", LIMIT, || {
             let job = sidecar.job("job");
             assert_eq!(job["done"].as_f64(), Some(f64::from(written)));
             assert!(job["items_per_second"].as_f64().is_none_or(|rate| rate == 0.0), "{job}");
-            (started.elapsed() > Duration::from_secs(1)).then_some(())
+            at(&sidecar).filter(|now| *now > started + 1.0)
         });
     }
     // A new run of the file is one.
     sidecar.kill();
-    fs::write(&path, lines(7)).unwrap();
+    File::create(&path).unwrap().write_all(lines(7).as_bytes()).unwrap();
     let sidecar = scene.start(&yaml(&scene));
     sidecar.until_done("job", 507.0);
     sidecar.end();
