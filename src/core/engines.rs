@@ -335,4 +335,6 @@ fn sum_known(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tests;

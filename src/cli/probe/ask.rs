@@ -143,15 +143,16 @@ fn ask_email(email: &Email) -> Answer {
 
 /// What a scrape found, in words.
 pub fn describe_sample(sample: &EngineSample) -> Answer {
-    let odd = sample.warnings.first().map(|warning| format!("; {warning}")).unwrap_or_default();
+    let odd = sample.warnings.first();
     let dialect = match sample.dialect {
         Dialect::Vllm => "vLLM",
         Dialect::Sglang => "SGLang",
         Dialect::None => {
-            let message = format!("answers with {} series, none of an engine we know{odd}", sample.series);
-            return Err(Failure::new(FailureKind::Parse, message));
+            let why = odd.map_or("answers with the metrics of no engine that we know", String::as_str);
+            return Err(Failure::new(FailureKind::Parse, format!("{why} ({} series in all)", sample.series)));
         }
     };
+    let odd = odd.map(|warning| format!("; {warning}")).unwrap_or_default();
     let models: Vec<&str> = sample.models.keys().map(String::as_str).collect();
     Ok(Found::Ready(format!("{dialect}, {} series, serves {}{odd}", sample.series, models.join(", "))))
 }
@@ -194,6 +195,6 @@ mod tests {
         let nothing_counts = Reading { done: Some(0.0), unread: unread.clone(), ..Reading::default() };
         assert_eq!(describe_reading(&nothing_counts).unwrap_err().message, "0 done; 87 not understood: no JSON");
         assert!(describe_reading(&Reading { unread, ..reading }).is_ok());
-        assert!(describe_sample(&EngineSample::default()).unwrap_err().message.contains("none of an engine we know"));
+        assert!(describe_sample(&EngineSample::default()).unwrap_err().message.contains("no engine that we know"));
     }
 }
