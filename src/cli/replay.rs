@@ -3,6 +3,8 @@
 //! The recording has the configuration and the rules in its head, so nothing else is read, and the time zone is UTC: the
 //! same recording gives the same output, byte for byte, on any machine.
 
+mod score;
+
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::PathBuf;
@@ -21,6 +23,7 @@ use crate::model::{Snapshot, Time};
 use crate::notify::Message;
 use crate::recording::{Entry, Reader};
 use crate::text;
+use score::Scores;
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -33,6 +36,10 @@ pub struct Args {
     /// Recorded time between two snapshots that are shown.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = humantime::parse_duration)]
     every: Duration,
+    /// How good the forecasts were: those at 1, 2, 5, 10, 25, 50, 75 and 90 % of each run that ends in the recording,
+    /// beside the time that was left.
+    #[arg(long)]
+    score: bool,
 }
 
 /// Replays.
@@ -55,6 +62,7 @@ fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyho
     let mut shown_at: Option<Time> = None;
     let mut last: Option<Snapshot> = None;
     let mut firing: Vec<String> = Vec::new();
+    let mut scores = Scores::default();
     while let Some(entry) = reader.read()? {
         let observation = match entry {
             Entry::Observation(observation) => observation,
@@ -64,6 +72,10 @@ fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyho
             }
         };
         let Some(Outcome { snapshot, messages, .. }) = core.observe(&observation) else { continue };
+        if args.score {
+            scores.take(&snapshot);
+            continue;
+        }
         let due = shown_at.is_none_or(|shown| observation.at.since(shown) >= args.every);
         if args.json {
             for message in &messages {
@@ -87,6 +99,15 @@ fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyho
         } else {
             last = Some(snapshot);
         }
+    }
+    if args.score {
+        if args.json {
+            scores.json(output)?
+        } else {
+            scores.table(output)?
+        }
+        output.flush()?;
+        return Ok(());
     }
     // The end is shown whatever --every says.
     match (&last, args.json) {

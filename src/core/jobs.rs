@@ -207,8 +207,16 @@ impl Job {
         self.outputs = outputs.to_vec();
     }
 
-    /// Time passed; `engine_tokens` is what the job's engines generated so far.
+    /// Both at once.
+    #[cfg(test)]
     pub fn tick(&mut self, engine_tokens: Option<f64>, at: Time) {
+        self.advance(engine_tokens, at);
+        self.forecast_anew(at);
+    }
+
+    /// Time passed; `engine_tokens` is what the job's engines generated so far. Makes no new forecast: with very many jobs
+    /// each has its turn.
+    pub fn advance(&mut self, engine_tokens: Option<f64>, at: Time) {
         let counts = Counts { settled: self.settled(), engine_tokens, bytes: self.bytes_written() };
         let (written_at, looked_at) = (self.merged.written_at, self.looked_at());
         self.run.moves.record(counts, written_at, looked_at, at);
@@ -217,6 +225,10 @@ impl Job {
             self.run.moves.excuse();
         }
         self.run.ended = self.end(at);
+    }
+
+    /// Makes a new forecast, if there is reason to.
+    pub fn forecast_anew(&mut self, at: Time) {
         if self.run.ended.is_none() {
             let total = self.total();
             self.run.eta.refresh(total, at);

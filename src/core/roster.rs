@@ -12,6 +12,9 @@ use crate::model::{JobName, SourceId, Time};
 /// A drop-in job has no configuration to take a stall threshold from; this is the default of the configuration too.
 const DROP_IN_STALL: Duration = Duration::from_secs(300);
 
+/// New forecasts that are made at one tick; each costs milliseconds, and with more jobs they take turns.
+const FORECASTS_A_TICK: usize = 20;
+
 /// All jobs.
 #[derive(Debug)]
 pub struct Roster {
@@ -23,6 +26,8 @@ pub struct Roster {
     poll_interval: Duration,
     retained: Duration,
     now: Option<Time>,
+    /// Whose turn it is to have a new forecast.
+    turn: usize,
 }
 
 impl Roster {
@@ -37,6 +42,7 @@ impl Roster {
             poll_interval,
             retained: Duration::MAX,
             now: None,
+            turn: 0,
         }
     }
 
@@ -96,9 +102,14 @@ impl Roster {
     pub fn tick(&mut self, retained: Duration, at: Time, engine_tokens: impl Fn(&config::Job) -> Option<f64>) {
         self.retained = retained;
         self.now = Some(at);
-        for job in self.configured.iter_mut().chain(self.drop_ins.values_mut()) {
+        let turns = (self.configured.len() + self.drop_ins.len()).div_ceil(FORECASTS_A_TICK).max(1);
+        self.turn = (self.turn + 1) % turns;
+        for (nth, job) in self.configured.iter_mut().chain(self.drop_ins.values_mut()).enumerate() {
             let tokens = engine_tokens(&job.config);
-            job.tick(tokens, at);
+            job.advance(tokens, at);
+            if nth % turns == self.turn {
+                job.forecast_anew(at);
+            }
         }
     }
 

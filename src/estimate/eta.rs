@@ -46,8 +46,10 @@ use share::{Part, Share, Verdict};
 use simulate::{Played, Standing, play};
 use throughput::{Throughput, draw};
 
-/// Ends that are played for a forecast.
-const DRAWS: u32 = 96;
+/// Ends that are played for a forecast, and requests in flight for which that is affordable: with more fewer are played.
+const DRAWS: u32 = 128;
+const FULL_DRAWS: f64 = 256.0;
+const FEWEST_DRAWS: f64 = 24.0;
 
 /// Seconds between forecasts.
 const PAUSE_BETWEEN: f64 = 3.0;
@@ -145,6 +147,11 @@ pub struct Eta {
     told_since: f64,
     /// So many of them ended before it began: a writer that buffers tells late.
     late: f64,
+    /// What ran at the last few looks.
+    recent: [f64; 3],
+    /// The engine is empty while items are left, and for how long of the time since the forecast was made.
+    starved: bool,
+    held: f64,
     changed: bool,
     made: Option<Made>,
 }
@@ -240,15 +247,30 @@ impl Eta {
         if let Some(spare) = &mut self.spare {
             follow(&mut spare.0, &mut spare.1, seen, true);
         }
+        let left = self.made.map_or(0.0, |made| made.total - settled);
+        self.starved = look.running < 0.5 && left > 0.5;
         if let (Some(before), Some(then)) = (before, self.looked_at) {
+            let seconds = at.seconds_since(then);
             let running = f64::midpoint(before.running, look.running);
             let tokens = look.generated - before.generated;
-            self.throughput.record(at.seconds_since(then), tokens, running);
+            if self.starved || before.running < 0.5 && self.made.is_some() {
+                // It ran empty, or began to fill, at some moment in between.
+                self.throughput.pause(seconds);
+            } else {
+                self.throughput.record(seconds, tokens, running);
+            }
+            if self.starved {
+                self.held += seconds;
+            }
             if tokens > 0.0 || running < 0.5 {
                 self.moved_at = Some(at);
             }
         } else {
             self.moved_at = Some(at);
+        }
+        self.recent.rotate_left(1);
+        if let Some(newest) = self.recent.last_mut() {
+            *newest = look.running;
         }
         self.looked_at = Some(at);
         self.changed = true;
@@ -350,9 +372,11 @@ impl Eta {
             let other = made.total != total;
             other || now.seconds_since(made.at) >= PAUSE_BETWEEN
         });
-        if !due || !std::mem::take(&mut self.changed) {
+        // Nothing runs and nothing is learned: what was said holds, and the end moves.
+        if self.starved && self.made.is_some() || !due || !std::mem::take(&mut self.changed) {
             return;
         }
+        self.held = 0.0;
         self.made = self.forecast(total, now).map(|forecast| Made { forecast, at: now, total });
     }
 
@@ -377,7 +401,8 @@ impl Eta {
 
     /// Seconds that count from the making of a forecast: those in which something could move.
     fn passed(&self, made: Time, now: Time) -> f64 {
-        let passed = now.seconds_since(made).max(0.0);
+        let until = self.looked_at.filter(|_| self.starved).unwrap_or(now);
+        let passed = (until.seconds_since(made) - self.held).max(0.0);
         match self.moved_at {
             // A look may be late; what has not moved for longer stands still.
             Some(moved) if now.seconds_since(moved) > 60.0 => moved.seconds_since(made).clamp(0.0, passed),
@@ -411,7 +436,9 @@ impl Eta {
         let in_flight = ages.len() as f64;
         let queue = (left - in_flight).max(0.0) * (1.0 - failing);
         let model = self.model(&finished, &ages);
-        let slots = in_flight.max(1.0);
+        // One look may have met the engine between two batches.
+        let usual = self.recent.iter().copied().fold(1.0, f64::max);
+        let slots = if 2.0 * in_flight < usual { usual } else { in_flight };
         let average = self.throughput.average()?;
         let mode = model.mode();
         let horizon = left * mode.mean() / average;
@@ -421,7 +448,9 @@ impl Eta {
         let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
         let standing = Standing { ages: &ages, queue: queue.round() as usize, slots: slots as usize };
-        for nth in 0..DRAWS {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Between the two.
+        let draws = (f64::from(DRAWS) * FULL_DRAWS / slots).clamp(FEWEST_DRAWS, f64::from(DRAWS)) as u32;
+        for nth in 0..draws {
             let chance = random.uniform();
             let effect = draw(&drift, &mut random, chance).clamp(-2.0, 2.0);
             let curve = model.draw(&mut random, even(nth, 0), (-effect).exp());
@@ -430,7 +459,7 @@ impl Eta {
             seconds.push(played.seconds);
             let all = finished.total() + ages.iter().sum::<f64>() + played.tokens;
             tokens.push(all / (finished.count() + in_flight + queue));
-            drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(DRAWS);
+            drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(draws);
         }
         Some(Forecast {
             seconds: quantiles(&mut seconds),

@@ -127,7 +127,7 @@ impl Items {
         let pieces: Vec<(f64, f64)> =
             counts.iter().map(|count| ((count / (all * seconds / 12.0)).ln(), 1.0 / count)).collect();
         let irregular = irregularity(&counts);
-        let spread = deviation(&guesses(&pieces, (rest / (seconds / 12.0)).max(1.0)));
+        let spread = deviation(&guesses(&pieces, (rest / (seconds / 12.0)).max(1.0), 1.0));
         let chance = (spread * spread + 2.0 * irregular / done + (0.6 * young.sqrt()).powi(2)).sqrt();
         let ending = (1.0 - (-left / (0.004 * total).max(1.0)).exp()) * whole * irregular;
         let [low, mid, high] = DRAIN.map(|drain| drain * ending);

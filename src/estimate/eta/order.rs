@@ -99,6 +99,6 @@ impl Order {
                 (ended, expected) = (0.0, 0.0);
             }
         }
-        guesses(&values, (ahead / self.size).max(1.0))
+        guesses(&values, (ahead / self.size).max(1.0), 1.0)
     }
 }

@@ -128,3 +128,42 @@ fn part(from: Mark, to: Mark) -> Option<Part> {
     let tokens = (to.tokens - from.tokens) / (to.finished_tokens - from.finished_tokens);
     Some(Part { requests, tokens: if tokens.is_finite() && tokens > 0.0 { tokens } else { requests } })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both sides after so many polls in which the engines finish `all` and the job `own(poll)` of them, told by fifties.
+    fn watched(polls: u32, all: f64, own: impl Fn(u32) -> f64) -> Verdict {
+        let mut share = Share::default();
+        let (mut done, mut told) = (0.0, 0.0);
+        for poll in 1..=polls {
+            done += own(poll);
+            let lines = f64::floor(done / 50.0) * 50.0;
+            let finished = all * f64::from(poll);
+            let look = Look {
+                generated: 1000.0 * finished,
+                running: 40.0,
+                waiting: 0.0,
+                finished: Some(finished),
+                finished_tokens: Some(1000.0 * finished),
+                aborted: None,
+                held: None,
+            };
+            if lines > told {
+                told = lines;
+                share.record(told, Some(1000.0 * told), look, all);
+            }
+        }
+        share.verdict()
+    }
+
+    #[test]
+    fn a_steady_part_is_found_a_wandering_one_is_none_and_a_late_line_is_no_other_client() {
+        assert_eq!(watched(100, 10.0, |_| 10.0), Verdict::Whole);
+        assert_eq!(watched(5, 10.0, |_| 5.0), Verdict::Whole, "too little to say so");
+        let Verdict::Steady(part) = watched(100, 10.0, |_| 8.0) else { panic!("steady") };
+        assert!((part.requests - 0.8).abs() < 0.03 && (part.tokens - 0.8).abs() < 0.03, "{part:?}");
+        assert_eq!(watched(100, 10.0, |poll| if poll < 50 { 10.0 } else { 4.0 }), Verdict::Unsteady);
+    }
+}

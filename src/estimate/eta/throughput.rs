@@ -17,6 +17,13 @@ const MAX_SPANS: usize = 256;
 /// Values of `half` in slots.
 const HALVES: usize = 33;
 
+/// Spans that differ by this much from their neighbours halve the belief in a speed that does not wander.
+const UNSTEADY: f64 = 0.02;
+
+/// Of a level that has changed lately this share is believed to last: on real machines what made it slow or fast was over
+/// sooner than a process of one time constant makes one expect.
+const BELIEVED: f64 = 0.5;
+
 /// Seconds, tokens, and requests times seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Span {
@@ -169,7 +176,11 @@ fn drift(misses: &[f64], usual: f64, horizon: f64) -> Vec<Guess> {
     let steps: Vec<f64> = blocks.windows(2).filter_map(|pair| Some((pair.last()? - pair.first()?).powi(2))).collect();
     let noise = (steps.iter().sum::<f64>() / count(steps.len()).max(1.0) / 2.0).max(0.003 * 0.003);
     let values: Vec<(f64, f64)> = blocks.into_iter().map(|block| (block, noise)).collect();
-    guesses(&values, (horizon / (usual * count(size))).max(1.0))
+    // A machine whose speed differs from look to look is none that keeps it.
+    let still = 1.0 / (1.0 + noise / (UNSTEADY * UNSTEADY));
+    let mut guesses = guesses(&values, (horizon / (usual * count(size))).max(1.0), still);
+    guesses.iter_mut().for_each(|guess| guess.mean *= BELIEVED);
+    guesses
 }
 
 impl Span {

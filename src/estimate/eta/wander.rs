@@ -21,8 +21,9 @@ pub(super) struct Guess {
     pub deviation: f64,
 }
 
-/// Guesses from blocks of (value, variance by chance), in order, for an average over `ahead` blocks.
-pub(super) fn guesses(blocks: &[(f64, f64)], ahead: f64) -> Vec<Guess> {
+/// Guesses from blocks of (value, variance by chance), in order, for an average over `ahead` blocks. `still` is the
+/// weight of no wandering at all, as a share of its usual one.
+pub(super) fn guesses(blocks: &[(f64, f64)], ahead: f64, still: f64) -> Vec<Guess> {
     let precision: f64 = blocks.iter().map(|block| 1.0 / block.1).sum();
     if blocks.len() < 2 || precision <= 0.0 {
         return prior(ahead);
@@ -31,6 +32,7 @@ pub(super) fn guesses(blocks: &[(f64, f64)], ahead: f64) -> Vec<Guess> {
     let mut guesses = Vec::with_capacity(LASTING.len() * STRENGTH.len());
     let mut logs = Vec::with_capacity(guesses.capacity());
     for (strength, prior) in STRENGTH {
+        let prior = if strength > 0.0 { prior } else { prior * still };
         for lasting in LASTING {
             let (log, mean, variance) = filter(blocks, average, strength * strength, lasting, ahead);
             #[allow(clippy::cast_precision_loss)]
