@@ -4,6 +4,8 @@
 //! at the start, and from then on time advances with `CLOCK_BOOTTIME`, which counts a suspend and ignores whoever sets
 //! the wall clock. Worker processes get the anchor as an argument, so all of them share one time line.
 
+use std::time::Duration;
+
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,12 @@ impl Clock {
     pub fn now(&self) -> Time {
         let elapsed = read(ClockId::CLOCK_BOOTTIME).saturating_sub(self.anchor.boot_micros).max(0);
         Time::from_micros(self.anchor.wall_micros.saturating_add(elapsed))
+    }
+
+    /// The moment at which the boot clock stood at `since_boot`.
+    pub fn at_boot(&self, since_boot: Duration) -> Time {
+        let micros = i64::try_from(since_boot.as_micros()).unwrap_or(i64::MAX);
+        Time::from_micros(self.anchor.wall_micros.saturating_sub(self.anchor.boot_micros).saturating_add(micros))
     }
 
     /// The wall clock minus our time line, in seconds: 0 until somebody sets the clock.

@@ -380,6 +380,18 @@ fn a_probe_of_a_server_that_trickles_ends() {
     assert_eq!(ended.recv_timeout(DEADLINE), Ok(FailureKind::Timeout));
 }
 
+/// The sibling: a server that trickles while it takes a mail ends as well, however it satisfies each read.
+#[test]
+fn a_delivery_to_a_server_that_trickles_ends() {
+    let server = Server::start(Options { fault: Fault::Trickle, ..Options::default() });
+    let config = config(&server, SmtpTls::None);
+    let (done, ended) = mpsc::channel();
+    let work = move || done.send(Mailer::new(config, SILENCE).deliver(&message(), None)).unwrap();
+    std::thread::Builder::new().spawn(work).unwrap();
+    let Ok(Outcome::Failed { failure, permanent: false, .. }) = ended.recv_timeout(DEADLINE) else { panic!("it ends") };
+    assert_eq!(failure.kind, FailureKind::Timeout);
+}
+
 /// The whole way: greylisted first, then a server that hangs after the mail and takes it late, a stop in the middle, and
 /// a restart that sends the rest. Each mail arrives exactly once.
 #[test]

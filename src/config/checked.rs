@@ -134,6 +134,9 @@ pub struct Job {
     /// The most tokens an answer can have.
     #[serde(default)]
     pub max_tokens: Option<u64>,
+    /// The process that does the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
     /// Where it writes.
     pub outputs: Vec<Output>,
     /// When it should be done, Unix seconds.
@@ -239,6 +242,31 @@ impl Default for JsonFields {
             tokens: "/tokens".into(),
             phase: "/phase".into(),
             updated_at: "/updated_at".into(),
+        }
+    }
+}
+
+/// Which process does the work of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessSelector {
+    /// All whose command line has this in it.
+    Command(String),
+    /// The one whose number is in this file.
+    PidFile(PathBuf),
+    /// All of this systemd unit.
+    Unit(String),
+    /// All in this control group and those below it.
+    Cgroup(String),
+}
+
+impl std::fmt::Display for ProcessSelector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Command(command) => write!(f, "command {command}"),
+            Self::PidFile(path) => write!(f, "pid_file {}", path.display()),
+            Self::Unit(unit) => write!(f, "unit {unit}"),
+            Self::Cgroup(group) => write!(f, "cgroup {group}"),
         }
     }
 }

@@ -117,8 +117,7 @@ pub const JOB: Section = Section {
         key("progress", "a list", "empty", "Where its progress can be read; several are merged."),
         key("total", "a number", "what the sources say", "Items in all."),
         key("max_tokens", "a number", "none", "The most tokens an answer can have: a forecast expects none longer."),
-        key("process", "a mapping", "none", "The process that does the work.")
-            .later("does not watch processes yet; ignored"),
+        key("process", "a mapping", "none", "The process that does the work: one of the four keys."),
         key("outputs", "a list", "empty", "Where it writes."),
         key("baseline", "a list", "none", "Known throughput by concurrency.")
             .later("does not use baselines yet; ignored"),
@@ -197,8 +196,10 @@ pub const PROGRESS_DIRECTORY: Section = Section {
 pub const PROCESS: Section = Section {
     path: "process",
     keys: &[
-        key("command", "a text", "required, or pid_file", "A part of the command line."),
-        key("pid_file", "a file", "required, or command", "A file with the process id."),
+        key("command", "a text", "none", "A part of the command line; every process that has it counts."),
+        key("pid_file", "a file", "none", "A file with the process id."),
+        key("unit", "a name", "none", "A systemd unit, as synth or synth.service; all of its processes count."),
+        key("cgroup", "a path", "none", "A control group, as /system.slice/synth.service, with those below it."),
     ],
 };
 

@@ -1,11 +1,12 @@
 //! Why a job stands still, as far as the plain rules see it. The order is from what explains the rest: a GPU that was
-//! lost, an engine that is gone, a disk that takes nothing, an engine that is stuck, a client that sends nothing.
+//! lost, an engine that is gone, a disk that takes nothing, a process that cannot go on, an engine that is stuck, a client
+//! that sends nothing.
 
 use super::jobs::Job;
 use super::volumes::Obstacle;
 use super::world::World;
 use crate::model::Time;
-use crate::model::snapshot::{GpusView, StallCause};
+use crate::model::snapshot::{GpusView, ProcessState, StallCause};
 
 /// A client goes on with answers that were on their way when a GPU was lost; one that was lost longer before the last
 /// movement did not stop the job.
@@ -13,7 +14,7 @@ pub(super) const GPU_BEFORE_SECONDS: f64 = 120.0;
 
 impl World {
     /// The likely cause of a stall.
-    pub(super) fn stall_cause(&self, job: &Job, gpus: &GpusView, unix: impl Fn(Time) -> f64) -> StallCause {
+    pub(super) fn stall_cause(&self, job: &Job, gpus: &GpusView, now: Time, unix: impl Fn(Time) -> f64) -> StallCause {
         let stopped = job.last_moved().map(unix);
         if stopped.is_some_and(|at| gpus.trouble_since(at - GPU_BEFORE_SECONDS).is_some()) {
             return StallCause::GpuLost;
@@ -25,11 +26,19 @@ impl World {
         }
         let volumes = job.outputs().iter().filter_map(|output| output.volume.as_ref());
         let obstacle = volumes.filter_map(|id| self.volumes.obstacle(id, &self.config.volumes)).next();
-        match obstacle {
+        // A quota is seen at the path alone.
+        let no_room = job.outputs().iter().any(|output| output.avail == Some(0));
+        match obstacle.or_else(|| no_room.then_some(Obstacle::Full)) {
             Some(Obstacle::Full) => return StallCause::VolumeFull,
             Some(Obstacle::Readonly) => return StallCause::VolumeReadonly,
             Some(Obstacle::Unresponsive) => return StallCause::VolumeUnresponsive,
             None => {}
+        }
+        match job.process_state(now).get() {
+            Some(ProcessState::Gone) => return StallCause::ProcessGone,
+            Some(ProcessState::Stopped) => return StallCause::ProcessStopped,
+            Some(ProcessState::Blocked) => return StallCause::ProcessBlocked,
+            Some(ProcessState::Alive) | None => {}
         }
         let requests: Vec<_> = engines.iter().filter_map(|engine| engine.requests()).collect();
         let busy = |(running, waiting): &(f64, f64)| *running > 0.0 || *waiting > 0.0;

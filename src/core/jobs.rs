@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::merge::{Merged, SourceKind, merge};
+use super::process::Process;
 use crate::config::{self, Progress, ProgressKind};
 use crate::estimate::eta::{Eta, Evidence, Forecast, Look, Settings};
 use crate::estimate::pace::Pace;
 use crate::estimate::stall::{Counts, Stall};
 use crate::model::job::{Lengths, OutputReading, Reading};
-use crate::model::snapshot::JobState;
-use crate::model::{Answer, Bounds, SourceId, Time};
+use crate::model::snapshot::{JobState, ProcessState, ProcessView};
+use crate::model::volume::Mount;
+use crate::model::{Answer, Bounds, SourceId, Time, VolumeId};
 use crate::text;
 
 /// All items are done and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
@@ -39,6 +41,7 @@ pub struct Job {
     /// For so long a source may not answer before what it said is old.
     patience: Duration,
     outputs: Vec<OutputReading>,
+    process: Process,
     merged: Merged,
     /// For its engine, see [`Job::waits_for_engine`].
     waits: bool,
@@ -70,6 +73,8 @@ struct Run {
     moves: Stall,
     /// Only what it writes: engines may serve others long after its end.
     writes: Stall,
+    /// The volume on which each output path was first there.
+    homes: BTreeMap<String, Mount>,
 }
 
 impl Run {
@@ -86,6 +91,7 @@ impl Run {
             tokens: Pace::default(),
             moves: Stall::new(patience),
             writes: Stall::new(patience),
+            homes: BTreeMap::new(),
         }
     }
 }
@@ -113,6 +119,7 @@ impl Job {
             readings: BTreeMap::new(),
             patience,
             outputs: Vec::new(),
+            process: Process::default(),
             merged: Merged::default(),
             waits: false,
             run,
@@ -202,9 +209,38 @@ impl Job {
         self.waits = one_is_not_there && self.settled().is_none_or(|settled| settled == 0.0);
     }
 
-    /// The output paths were measured.
-    pub fn measured(&mut self, outputs: &[OutputReading]) {
+    /// The output paths were measured; `mount` knows the volumes.
+    pub fn measured<'a>(&mut self, outputs: &[OutputReading], mount: impl Fn(&VolumeId) -> Option<&'a Mount>) {
         self.outputs = outputs.to_vec();
+        for output in outputs.iter().filter(|output| output.bytes.is_some()) {
+            if let Some(mount) = output.volume.as_ref().and_then(&mount) {
+                self.run.homes.entry(output.path.clone()).or_insert_with(|| mount.clone());
+            }
+        }
+    }
+
+    /// The volume on which an output path was first there in this run, when it is on another one now: its mount
+    /// vanished, or something was mounted over it. A volume that was mounted anew may have another number.
+    pub fn moved_from(&self, output: &OutputReading, now: &Mount) -> Option<&Mount> {
+        self.run
+            .homes
+            .get(&output.path)
+            .filter(|home| home.id != now.id && (&home.device, &home.mountpoint) != (&now.device, &now.mountpoint))
+    }
+
+    /// Its process was looked for, or nobody could.
+    pub const fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// What its process does.
+    pub fn process_state(&self, now: Time) -> Answer<ProcessState> {
+        self.process.state(now, self.patience)
+    }
+
+    /// Its process, where one is configured.
+    pub fn process_view(&self, now: Time, unix: impl Fn(Time) -> f64) -> Option<ProcessView> {
+        self.config.process.as_ref().map(|_| self.process.view(now, self.patience, unix))
     }
 
     /// Both at once.
@@ -478,128 +514,4 @@ fn seconds(value: f64) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::JobName;
-    use crate::model::job::FirstLine;
-
-    fn job() -> Job {
-        let config = config::Job {
-            name: JobName::new("synth"),
-            stage: None,
-            after: vec![],
-            engines: vec![],
-            progress: vec![],
-            total: None,
-            max_tokens: None,
-            outputs: vec![config::Output { path: "/data/out".into(), expect_mount: None }],
-            deadline: None,
-            stall_min: Duration::from_secs(300),
-        };
-        Job::new(config, Duration::from_secs(60))
-    }
-
-    fn log(done: f64, elapsed: f64) -> Reading {
-        Reading {
-            done: Some(done),
-            total: Some(1000.0),
-            failed: Some(0.0),
-            elapsed: Some(elapsed),
-            first: Some(FirstLine { done: 100.0, elapsed: 100.0 }),
-            tokens_per_item: Some(1000.0),
-            ..Reading::default()
-        }
-    }
-
-    fn at(seconds: f64) -> Time {
-        Time::from_seconds(seconds)
-    }
-
-    fn see(job: &mut Job, reading: &Reading, now: f64) {
-        job.read(&SourceId::new("log"), SourceKind::Log, reading, at(now));
-        job.tick(None, at(now));
-    }
-
-    fn bytes(bytes: u64) -> Vec<OutputReading> {
-        vec![OutputReading {
-            path: "/data/out".into(),
-            volume: None,
-            bytes: Some(bytes),
-            files: None,
-            reason: None,
-            on_expected_mount: None,
-        }]
-    }
-
-    #[test]
-    fn a_run_from_waiting_to_finished() {
-        let mut job = job();
-        job.tick(None, at(0.0));
-        assert_eq!(job.state(at(9e9)), JobState::Waiting, "what has not started cannot stall");
-        see(&mut job, &log(100.0, 100.0), 1100.0);
-        assert_eq!(job.started(), Some(at(1000.0)));
-        see(&mut job, &log(200.0, 200.0), 1200.0);
-        assert_eq!(job.state(at(1200.0)), JobState::Running);
-        let seconds = job.forecast(at(1200.0)).known().unwrap().seconds;
-        assert!((seconds.mid - 800.0).abs() < 40.0 && seconds.low.unwrap() < 800.0, "{seconds:?}");
-        assert_eq!(job.items_per_second(at(1200.0)).get(), Some(1.0));
-        assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
-        job.measured(&bytes(2000));
-        assert_eq!(job.projected_output_bytes().get(), Some(Bounds::only(10_000.0)));
-        for second in (1205..=1501).step_by(4) {
-            see(&mut job, &log(200.0, 200.0), f64::from(second));
-        }
-        assert_eq!(job.state(at(1501.0)), JobState::Stalled);
-        see(&mut job, &log(1000.0, 1000.0), 2000.0);
-        assert_eq!((job.state(at(2000.0)), job.stalled(at(9000.0)).get()), (JobState::Finishing, Some(false)));
-        job.measured(&bytes(3000));
-        job.tick(None, at(2025.0));
-        job.tick(Some(5.0), at(2035.0));
-        assert_eq!(job.state(at(2035.0)), JobState::Finishing, "b73: still writing");
-        job.tick(Some(6.0), at(2056.0));
-        assert_eq!((job.state(at(2056.0)), job.ended()), (JobState::Finished, Some(at(2025.0))));
-        assert!(job.forecast(at(2056.0)).get().is_none() && job.idle(at(2056.0)).get().is_none());
-    }
-
-    #[test]
-    fn a_count_that_goes_back_is_a_new_run_only_after_an_end_or_a_new_file() {
-        let mut job = job();
-        see(&mut job, &log(900.0, 900.0), 1000.0);
-        see(&mut job, &log(890.0, 905.0), 1010.0);
-        assert_eq!(job.started(), Some(at(100.0)), "somebody edits the file");
-        see(&mut job, &Reading { generation: 1, ..log(10.0, 5.0) }, 2000.0);
-        assert_eq!((job.started(), job.ended()), (Some(at(1995.0)), None));
-        see(&mut job, &Reading { generation: 1, ..log(1000.0, 900.0) }, 3000.0);
-        job.tick(None, at(3031.0));
-        assert!(job.ended().is_some());
-        see(&mut job, &Reading { generation: 1, ..log(7.0, 3.0) }, 4000.0);
-        assert_eq!((job.started(), job.ended()), (Some(at(3997.0)), None));
-    }
-
-    #[test]
-    fn what_a_restarted_worker_repeats_is_taken_once() {
-        let mut job = job();
-        let source = SourceId::progress(&job.config.name, "jsonl");
-        let read = |job: &mut Job, from, tokens: &[u32]| {
-            let lengths = Some(Box::new(Lengths { from, tokens: tokens.to_vec() }));
-            job.read(&source, SourceKind::Jsonl, &Reading { done: Some(9.0), lengths, ..Reading::default() }, at(1.0));
-            job.run.taken[&source]
-        };
-        assert_eq!(read(&mut job, 0, &[5, 6, 7]), 3);
-        assert_eq!(read(&mut job, 0, &[5, 6]), 3);
-        assert_eq!(read(&mut job, 2, &[7, 8]), 4);
-        assert_eq!(read(&mut job, 10, &[1]), 11, "what was never told is counted all the same");
-        assert!(job.readings.values().all(|seen| seen.reading.lengths.is_none()));
-    }
-
-    #[test]
-    fn b76_the_configured_total_makes_an_eta_where_the_log_has_none() {
-        let mut job = job();
-        let without = |done, elapsed| Reading { total: None, ..log(done, elapsed) };
-        see(&mut job, &without(100.0, 100.0), 100.0);
-        see(&mut job, &without(200.0, 200.0), 200.0);
-        assert!(job.forecast(at(200.0)).reason().unwrap().contains("total"));
-        job.config.total = Some(400.0);
-        assert_eq!(job.forecast(at(200.0)).known().unwrap().seconds.mid, 200.0);
-    }
-}
+mod tests;

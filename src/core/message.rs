@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::model::snapshot::{EngineView, GpusView, JobState, JobView, StallCause, VolumeView};
+use crate::model::snapshot::{EngineView, GpusView, JobState, JobView, ProcessState, StallCause, VolumeView};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
@@ -16,6 +16,7 @@ use super::cause::GPU_BEFORE_SECONDS;
 pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gpus: &GpusView, at: f64) -> String {
     let mut lines = vec![headline(job, at)];
     lines.extend(stall(job, engines, volumes, gpus, at));
+    lines.extend(process(job));
     lines.extend(pace(job, engines));
     lines.extend(end(job, at));
     lines.extend(output(job, volumes));
@@ -107,6 +108,18 @@ fn stall(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gpus: &G
     ))
 }
 
+/// Nothing while it is as it should be: alive, or gone after the end.
+fn process(job: &JobView) -> Option<String> {
+    let process = job.process.as_ref()?;
+    let over = matches!(job.state, JobState::Finishing | JobState::Finished);
+    match process.state.get() {
+        Some(ProcessState::Alive) => None,
+        Some(ProcessState::Gone) if over => None,
+        None if job.state == JobState::Waiting || over => None,
+        _ => Some(format!("Its process {}.", process.explained())),
+    }
+}
+
 fn its_volume(job: &JobView, volumes: &[VolumeView]) -> String {
     let names: Vec<&str> = job
         .outputs
@@ -187,6 +200,14 @@ fn forecast(bounds: Bounds, at: f64) -> String {
 }
 
 fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
+    if let Some((output, home)) = job.outputs.iter().find_map(|output| Some((output, output.moved_from.as_ref()?))) {
+        let place = output.mountpoint.as_deref().unwrap_or("another volume");
+        return Some(format!(
+            "Output: WARNING: {} was on {home} and is on {place} now: {home} is probably not mounted any more, and what is \
+             written lands on {place}. Nothing of {home} was deleted by that.",
+            output.path
+        ));
+    }
     let written = job.output_bytes.get()?;
     let mut line = format!("Output: {} so far", text::bytes(written));
     let projected = job.projected_output_bytes.get();

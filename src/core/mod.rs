@@ -10,6 +10,7 @@ pub mod gpus;
 pub mod jobs;
 pub mod merge;
 mod message;
+mod process;
 mod roster;
 pub mod sources;
 pub mod volumes;

@@ -128,7 +128,7 @@ impl Roster {
             .flat_map(|job| {
                 let name = &job.config.name;
                 let progress = job.config.progress.iter().map(|progress| SourceId::progress(name, &progress.which));
-                progress.chain([SourceId::outputs(name)])
+                progress.chain([SourceId::outputs(name), SourceId::process(name)])
             })
             .collect()
     }
@@ -162,6 +162,7 @@ fn drop_in_config(name: &JobName) -> config::Job {
         progress: Vec::new(),
         total: None,
         max_tokens: None,
+        process: None,
         outputs: Vec::new(),
         deadline: None,
         stall_min: DROP_IN_STALL,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::model::job::{DropIn, Reading};
+use crate::model::job::{DropIn, LeftOut, Reading};
 use crate::model::observation::{Fact, Observation, Target};
 use crate::model::snapshot::{
     EngineState, GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
@@ -39,6 +39,8 @@ pub struct World {
     outbox: (u64, bool),
     configured_at: Time,
     reload_failure: Option<String>,
+    /// Of the drop-in folder, while it can be read.
+    left_out: Option<Vec<LeftOut>>,
 }
 
 impl World {
@@ -59,6 +61,7 @@ impl World {
             outbox: (0, true),
             configured_at: started,
             reload_failure: None,
+            left_out: None,
         }
     }
 
@@ -115,7 +118,13 @@ impl World {
             }
             Fact::Outputs { job, outputs } => {
                 if let Some(job) = self.roster.get_mut(job) {
-                    job.measured(outputs);
+                    job.measured(outputs, |id| self.volumes.mount(id));
+                    self.sources.succeeded(source, took, at);
+                }
+            }
+            Fact::Process { job, reading } => {
+                if let Some(job) = self.roster.get_mut(job) {
+                    job.process().read(reading, at);
                     self.sources.succeeded(source, took, at);
                 }
             }
@@ -129,7 +138,8 @@ impl World {
                 self.volumes.located(paths);
                 self.sources.succeeded(source, took, at);
             }
-            Fact::DropIns { jobs, dropped } => {
+            Fact::DropIns { jobs, dropped, left_out } => {
+                self.left_out = Some(left_out.clone());
                 let jobs: Vec<DropIn> = jobs
                     .iter()
                     .map(|drop_in| DropIn {
@@ -226,6 +236,12 @@ impl World {
         if *source == SourceId::gpus() {
             self.gpus.nvml_failed(&failure.message);
         }
+        if let Some(job) = self.roster.all_mut().find(|job| SourceId::process(&job.config.name) == *source) {
+            job.process().failed(&failure.message);
+        }
+        if *source == SourceId::jobs_dir() {
+            self.left_out = None;
+        }
         self.sources.failed(source, took, failure);
     }
 
@@ -294,6 +310,7 @@ impl World {
             jobs_dropped: self.roster.turned_away(),
             reload: ReloadView { last_success_at: unix(self.configured_at), reason: self.reload_failure.clone() },
             gpus,
+            drop_ins_left_out: self.left_out.clone(),
         }
     }
 
@@ -345,10 +362,18 @@ impl World {
             deadline_at: config.deadline,
             idle_seconds: job.idle(at),
             stall_threshold_seconds: config.stall_min.as_secs_f64(),
-            stall_cause: (stalled.get() == Some(true)).then(|| self.stall_cause(job, gpus, unix)),
+            stall_cause: (stalled.get() == Some(true)).then(|| self.stall_cause(job, gpus, at, unix)),
             stalled,
-            output_bytes: job.output_bytes(),
-            projected_output_bytes: job.projected_output_bytes(),
+            output_bytes: match self.moved_output(job) {
+                // What lies below the vanished mount is not what the job has written.
+                Some(reason) => Answer::unknown(reason),
+                None => job.output_bytes(),
+            },
+            projected_output_bytes: match self.moved_output(job) {
+                Some(reason) => Answer::unknown(reason),
+                None => job.projected_output_bytes(),
+            },
+            process: job.process_view(at, unix),
             outputs: self.output_views(job),
             engines: self.engines_of(job).map(|engine| engine.name().clone()).collect(),
             phase: merged.phase.clone(),
@@ -388,9 +413,23 @@ impl World {
                     mountpoint: mount.map(|mount| mount.mountpoint.clone()),
                     device: mount.map(|mount| mount.device.clone()),
                     on_expected_mount: output.on_expected_mount,
+                    #[allow(clippy::cast_precision_loss)]
+                    avail: output.avail.map(|avail| avail as f64),
+                    moved_from: mount
+                        .and_then(|mount| job.moved_from(output, mount))
+                        .map(|home| home.mountpoint.clone()),
                 }
             })
             .collect()
+    }
+
+    /// Which output path of a job is on another volume than it was.
+    fn moved_output(&self, job: &Job) -> Option<String> {
+        job.outputs().iter().find_map(|output| {
+            let now = output.volume.as_ref().and_then(|id| self.volumes.mount(id))?;
+            let home = job.moved_from(output, now)?;
+            Some(format!("{} was on {} and is on {} now", output.path, home.mountpoint, now.mountpoint))
+        })
     }
 
     /// Which jobs write to which volume; one that has ended does not.

@@ -85,6 +85,11 @@ impl SourceId {
         Self::new(format!("outputs/{job}"))
     }
 
+    /// The process of a job.
+    pub fn process(job: &JobName) -> Self {
+        Self::new(format!("process/{job}"))
+    }
+
     /// The mount table.
     pub fn mounts() -> Self {
         Self::new("mounts")

@@ -108,12 +108,24 @@ pub struct OutputReading {
     /// Files under it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub files: Option<u64>,
+    /// Bytes that a user who is not root can still write there: less than on its volume where a quota holds for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub avail: Option<u64>,
     /// Why bytes are not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// Whether it is on the configured `expect_mount`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub on_expected_mount: Option<bool>,
+}
+
+/// A drop-in progress file that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub file: String,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 /// A job that a drop-in progress file describes.

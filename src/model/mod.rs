@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod ids;
 pub mod job;
 pub mod observation;
+pub mod process;
 pub mod snapshot;
 pub mod time;
 pub mod volume;

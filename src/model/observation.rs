@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::EngineSample;
 use super::gpu::{GpuInventory, GpuReading, XidCounts};
-use super::job::{DropIn, OutputReading, Reading};
+use super::job::{DropIn, LeftOut, OutputReading, Reading};
+use super::process::ProcessReading;
 use super::volume::{Mount, PathReading, Space};
 use super::{EngineName, GpuId, JobName, SourceId, Time, VolumeId, WorkerName};
 
@@ -70,6 +71,13 @@ pub enum Fact {
         /// One for each configured path.
         outputs: Vec<OutputReading>,
     },
+    /// The process of a job was looked for.
+    Process {
+        /// Whose.
+        job: JobName,
+        /// What was found.
+        reading: ProcessReading,
+    },
     /// The mount table, complete; a volume that is not in it any more is gone.
     Mounts {
         /// One for each file system that is watched.
@@ -100,6 +108,9 @@ pub enum Fact {
         jobs: Vec<DropIn>,
         /// Files beyond `limits.jobs`.
         dropped: u64,
+        /// Files that make no sense; at most a few.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        left_out: Vec<LeftOut>,
     },
     /// The GPUs that NVML lists, complete.
     Gpus {

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::process::{ProcessState, ProcessView};
 pub use gpus::{GpuView, GpusView, LastXid, XidsView};
 
 use super::engine::Dialect;
+use super::job::LeftOut;
 use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
 
 /// Everything that is known at one moment.
@@ -42,6 +44,9 @@ pub struct Snapshot {
     pub notifications: NotificationsView,
     /// Drop-in files that `limits.jobs` turned away since we started.
     pub jobs_dropped: u64,
+    /// Drop-in files that are left out now, at most a few; `None` while the folder cannot be read or there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub drop_ins_left_out: Option<Vec<LeftOut>>,
     /// The GPUs.
     #[serde(default)]
     pub gpus: GpusView,
@@ -114,6 +119,12 @@ pub enum StallCause {
     VolumeReadonly,
     /// The volume that the job writes to does not answer.
     VolumeUnresponsive,
+    /// The process of the job is gone.
+    ProcessGone,
+    /// A signal stopped the process of the job.
+    ProcessStopped,
+    /// The process of the job hangs in the kernel.
+    ProcessBlocked,
     /// Items fail and none is done.
     ErrorsOnly,
     /// None of these.
@@ -122,7 +133,7 @@ pub enum StallCause {
 
 impl StallCause {
     /// All values, for the state set.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::GpuLost,
         Self::EngineDown,
         Self::EngineStuck,
@@ -130,6 +141,9 @@ impl StallCause {
         Self::VolumeFull,
         Self::VolumeReadonly,
         Self::VolumeUnresponsive,
+        Self::ProcessGone,
+        Self::ProcessStopped,
+        Self::ProcessBlocked,
         Self::ErrorsOnly,
         Self::Unknown,
     ];
@@ -144,6 +158,9 @@ impl StallCause {
             Self::VolumeFull => "the volume of its output is full",
             Self::VolumeReadonly => "the volume of its output is read-only",
             Self::VolumeUnresponsive => "the volume of its output does not answer",
+            Self::ProcessGone => "its process is gone",
+            Self::ProcessStopped => "its process is stopped by a signal",
+            Self::ProcessBlocked => "its process hangs in the kernel (state D)",
             Self::ErrorsOnly => "items fail and none is done",
             Self::Unknown => "not known; look at the job itself",
         }
@@ -159,6 +176,9 @@ impl StallCause {
             Self::VolumeFull => "volume_full",
             Self::VolumeReadonly => "volume_readonly",
             Self::VolumeUnresponsive => "volume_unresponsive",
+            Self::ProcessGone => "process_gone",
+            Self::ProcessStopped => "process_stopped",
+            Self::ProcessBlocked => "process_blocked",
             Self::ErrorsOnly => "errors_only",
             Self::Unknown => "unknown",
         }
@@ -251,6 +271,9 @@ pub struct JobView {
     pub output_bytes: Answer<f64>,
     /// Bytes at the end.
     pub projected_output_bytes: Answer<Bounds>,
+    /// Its process, where one is configured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub process: Option<ProcessView>,
     /// Its output paths.
     pub outputs: Vec<OutputView>,
     /// Its engines.
@@ -290,6 +313,12 @@ pub struct OutputView {
     /// Whether it is on `expect_mount`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub on_expected_mount: Option<bool>,
+    /// Bytes that a user who is not root can still write there: less than on its volume where a quota holds for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub avail: Option<f64>,
+    /// The mount point of the volume on which it was first seen in this run, once it is on another one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub moved_from: Option<String>,
 }
 
 /// Where an engine stands.

@@ -17,6 +17,9 @@
 //! not mailed on its own while the cause lasts (or is pending). If the cause ends and the job still stands, the stall
 //! waits anew and is mailed; if it ends too, there was never a mail and there is no "resolved".
 //!
+//! A warning whose worse alert has come (a volume that was filling is full) is not mailed either; if it was mailed before,
+//! it is neither repeated nor resolved: the worse alert speaks for both.
+//!
 //! **The cap** ([`MAILS_PER_HOUR`]) holds mails back, it drops nothing: what was held back is in the next mail, and the
 //! last mail before the cap is a digest of everything that is due. An alert that came and went while it was held back
 //! is in there too, as resolved.
@@ -290,8 +293,16 @@ impl<'a> Scene<'a> {
     /// Whether an alert that fires, or is about to, explains this one. So does that the job moves again: a stall is kept
     /// for longer than its cause, and would be news when the cause is gone and it is over itself.
     fn explained(&self, alert: &AlertView) -> bool {
-        explain::is_stall(alert)
-            && (alert.kept || self.causes.iter().any(|cause| explain::explains(cause, alert, self.snapshot)))
+        self.superseded(alert)
+            || explain::is_stall(alert)
+                && (alert.kept || self.causes.iter().any(|cause| explain::explains(cause, alert, self.snapshot)))
+    }
+}
+
+impl Scene<'_> {
+    /// Whether what this alert warned of has come, or is about to.
+    fn superseded(&self, alert: &AlertView) -> bool {
+        self.snapshot.alerts.iter().any(|other| explain::supersedes(other, alert))
     }
 }
 
@@ -334,7 +345,7 @@ impl Tracked {
         }
         let pending = scene.pending.contains_key(fingerprint);
         let unseen = !pending && explain::unseen(&self.view, scene.snapshot);
-        if self.mailed_at.is_none() && !self.held && !unseen {
+        if self.mailed_at.is_none() && !self.held && !unseen || scene.superseded(&self.view) {
             return false;
         }
         if self.once() && self.mailed_at.is_some() {
@@ -436,6 +447,7 @@ fn gather<'a>(incidents: &[&'a Incident], scene: &Scene<'a>) -> Contents<'a> {
     for (fingerprint, tracked) in incidents.iter().flat_map(|incident| &incident.alerts) {
         let part = match () {
             () if tracked.ended() => &mut contents.resolved,
+            () if scene.superseded(&tracked.view) => continue,
             () if tracked.waits() && scene.explained(&tracked.view) => continue,
             () if tracked.waits() => &mut contents.fresh,
             // What happened once was said.

@@ -12,9 +12,20 @@ const OBJECT_LABELS: [&str; 6] = ["job_name", "mountpoint", "engine", "path", "s
 /// Alerts that say a job stands still; a cause explains them.
 const STALLS: [&str; 1] = ["JobStalled"];
 
-/// Alerts about a volume or an engine that stop the jobs on it.
-const CAUSES: [&str; 6] =
-    ["VolumeFull", "VolumeReadonly", "VolumeUnresponsive", "EngineDown", "EngineCrashLoop", "EngineStuck"];
+/// Alerts about a volume, an engine or a process that stop the jobs on it.
+const CAUSES: [&str; 7] = [
+    "VolumeFull",
+    "VolumeReadonly",
+    "VolumeUnresponsive",
+    "EngineDown",
+    "EngineCrashLoop",
+    "EngineStuck",
+    "JobProcessGone",
+];
+
+/// A warning, and the alert about the same object that it warns of. Once that is there, the warning is no news any
+/// more, and that it ends is not good news.
+const WARNINGS: [(&str, &str); 1] = [("VolumeFilling", "VolumeFull")];
 
 /// For so long after a start an object that has not been seen yet is unknown rather than gone: its sources have to be
 /// polled first, and a slow engine answers in seconds.
@@ -55,6 +66,13 @@ pub fn is_cause(alert: &AlertView) -> bool {
     CAUSES.contains(&alert.name.as_str())
 }
 
+/// Whether `alert` warned of what `other` says has come.
+pub fn supersedes(other: &AlertView, alert: &AlertView) -> bool {
+    WARNINGS.contains(&(alert.name.as_str(), other.name.as_str()))
+        && object(alert) == object(other)
+        && alert.labels.get("device") == other.labels.get("device")
+}
+
 /// Whether `cause` is why the job of `stall` stands still.
 pub fn explains(cause: &AlertView, stall: &AlertView, snapshot: &Snapshot) -> bool {
     is_stall(stall)
@@ -68,6 +86,7 @@ fn runs_on(job: (&str, &str), what: (&str, &str), snapshot: &Snapshot) -> bool {
     let Some(view) = find(name, snapshot) else { return false };
     match what {
         ("mountpoint", mountpoint) => view.outputs.iter().any(|o| o.mountpoint.as_deref() == Some(mountpoint)),
+        ("job_name", itself) => itself == name,
         ("engine", engine) => view.engines.iter().any(|e| e.as_str() == engine),
         _ => false,
     }
@@ -81,6 +100,10 @@ pub fn unseen(alert: &AlertView, snapshot: &Snapshot) -> bool {
     let starting = snapshot.at - snapshot.started_at < START_GRACE_SECONDS;
     match object(alert) {
         Some(("job_name", name)) => match find(name, snapshot) {
+            // Said by the process alone: whether the job's files are read does not matter.
+            Some(job) if alert.name == "JobProcessGone" => {
+                job.process.as_ref().is_some_and(|process| process.state.known().is_none())
+            }
             Some(job) => job_unseen(job, snapshot),
             None => starting || is_down("jobs_dir", snapshot),
         },

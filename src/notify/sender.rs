@@ -1,10 +1,10 @@
 //! The thread that delivers what is in the outbox, one message at a time, for as long as it takes.
 //!
-//! **Deadline.** The blocking SMTP transport has a timeout for each read and write, not for the whole, so a server that
-//! trickles a byte now and then holds it for ever. Each attempt therefore runs in a thread of its own, and this one
-//! waits for it with a deadline. After that the attempt is abandoned: its failure is reported, and the next one begins
-//! only when it has come back, so there is never more than one. If it comes back with "accepted" after all, the message
-//! counts as delivered.
+//! **Deadline.** Each attempt runs in a thread of its own and ends by itself, after minutes at worst
+//! ([`super::email::LONGEST`]): a server may look through a mail for that long before it says that it has it. After
+//! [`Pace::deadline`] it is overdue: that is reported as a failure, and the other messages go on beside it, at most
+//! [`AT_ONCE`] at a time. A message has never more than one attempt under way. If an overdue one comes back with
+//! "accepted" after all, the message counts as delivered.
 //!
 //! **Waiting.** Connection errors and refusals "for now" (4xx) are tried again after [`Pace::first`], doubling up to
 //! [`Pace::ceiling`]; what the server refuses for good (5xx, wrong password) after [`Pace::refused`], since a mistake in
@@ -30,7 +30,10 @@ use crate::model::{Fact, Failure, FailureKind, Observation, SourceId, Time};
 /// The name of this way out in facts and metrics.
 pub const INTEGRATION: &str = "email";
 
-/// Delivers one message, now, blocking.
+/// Attempts under way, all but one of them overdue.
+const AT_ONCE: usize = 4;
+
+/// Delivers one message, now, blocking, and comes back within minutes whatever the server does.
 pub trait Deliver: Send + Sync + 'static {
     /// To `recipients`, or to everybody who is configured.
     fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome;
@@ -70,7 +73,7 @@ pub struct Pace {
     pub ceiling: Duration,
     /// After a refusal for good.
     pub refused: Duration,
-    /// For one attempt in all.
+    /// From then on an attempt is overdue, and the other messages do not wait for it any more.
     pub deadline: Duration,
     /// After so long of refusals for good, a message is set aside.
     pub give_up: Duration,
@@ -176,7 +179,7 @@ pub fn start<S: Store + Send + 'static>(
         failures: 0,
         all_wait_until: None,
         wait_until: HashMap::new(),
-        running: None,
+        running: HashMap::new(),
         attempts: 0,
         reported: None,
     };
@@ -202,7 +205,8 @@ struct Sender<S> {
     all_wait_until: Option<Time>,
     /// One message is not tried before.
     wait_until: HashMap<String, Time>,
-    running: Option<Running>,
+    /// By message.
+    running: HashMap<String, Running>,
     attempts: u64,
     /// The last [`Fact::Outbox`].
     reported: Option<(usize, bool)>,
@@ -213,7 +217,7 @@ struct Running {
     attempt: u64,
     started: Time,
     /// Its deadline passed, and that was reported.
-    abandoned: bool,
+    overdue: bool,
 }
 
 impl<S: Store> Sender<S> {
@@ -244,9 +248,10 @@ impl<S: Store> Sender<S> {
     /// How long until something has to be done without being woken; `None` is for ever.
     fn patience(&self) -> Option<Duration> {
         let now = self.clock.now();
-        let deadline = self.running.as_ref().filter(|r| !r.abandoned).map(|r| r.started + self.pace.deadline);
+        let deadlines = self.running.values().filter(|running| !running.overdue);
+        let deadline = deadlines.map(|running| running.started + self.pace.deadline).min();
         let outbox = lock(&self.outbox);
-        let waiting = if self.running.is_some() || outbox.is_empty() {
+        let waiting = if !self.is_free() || outbox.is_empty() {
             None
         } else {
             // Whatever waits shortest; the others are looked at again then.
@@ -257,19 +262,28 @@ impl<S: Store> Sender<S> {
         [deadline, waiting, disk].into_iter().flatten().min().map(|at| at.since(now) + Duration::from_millis(1))
     }
 
-    /// Starts the next attempt, if one is due and none runs.
+    /// Whether another attempt may begin.
+    fn is_free(&self) -> bool {
+        self.running.len() < AT_ONCE && self.running.values().all(|running| running.overdue)
+    }
+
+    /// Starts the next attempt, if one is due and no other has to be waited for.
     fn begin(&mut self) {
         let now = self.clock.now();
-        if self.running.is_some() || self.all_wait_until.is_some_and(|until| now < until) {
+        if !self.is_free() || self.all_wait_until.is_some_and(|until| now < until) {
             return;
         }
         self.all_wait_until = None;
         self.wait_until.retain(|_, until| now < *until);
-        let Some(entry) = lock(&self.outbox).next(|id| self.wait_until.contains_key(id)) else { return };
+        let busy = |id: &str| self.wait_until.contains_key(id) || self.running.contains_key(id);
+        let Some(entry) = lock(&self.outbox).next(busy) else { return };
+        let id = entry.message.id.clone();
         self.attempts += 1;
         let attempt = self.attempts;
         match self.spawn(entry, attempt) {
-            Ok(()) => self.running = Some(Running { attempt, started: now, abandoned: false }),
+            Ok(()) => {
+                self.running.insert(id, Running { attempt, started: now, overdue: false });
+            }
             Err(error) => {
                 let failure = Failure::new(FailureKind::Io, format!("cannot start a thread to send mail: {error}"));
                 self.delivery(Some(failure));
@@ -297,20 +311,24 @@ impl<S: Store> Sender<S> {
     /// The wait is over: for the disk, for the next attempt, or for one that takes too long.
     fn overdue(&mut self) {
         let now = self.clock.now();
-        let Some(running) = self.running.as_mut() else { return };
-        if running.abandoned || now.since(running.started) < self.pace.deadline {
-            return;
+        let deadline = self.pace.deadline;
+        let late = |running: &&mut Running| !running.overdue && now.since(running.started) >= deadline;
+        let mut reports = 0_u32;
+        for running in self.running.values_mut().filter(late) {
+            running.overdue = true;
+            reports += 1;
         }
-        running.abandoned = true;
-        let span = humantime::format_duration(self.pace.deadline);
-        self.delivery(Some(Failure::new(
-            FailureKind::Timeout,
-            format!("the mail server did not take a message within {span}; it is tried again"),
-        )));
+        for _ in 0..reports {
+            let span = humantime::format_duration(deadline);
+            self.delivery(Some(Failure::new(
+                FailureKind::Timeout,
+                format!("the mail server did not take a message within {span}; the others do not wait for it"),
+            )));
+        }
     }
 
     fn done(&mut self, id: &str, attempt: u64, outcome: Outcome) {
-        let Some(running) = self.running.take_if(|running| running.attempt == attempt) else { return };
+        let Some(running) = self.running.remove(id).filter(|running| running.attempt == attempt) else { return };
         match outcome {
             Outcome::Accepted => {
                 lock(&self.outbox).delivered(id);
@@ -330,8 +348,8 @@ impl<S: Store> Sender<S> {
                 } else {
                     self.wait_for_all(permanent);
                 }
-                // The deadline of an abandoned attempt was reported: it failed once, not twice.
-                if !running.abandoned {
+                // The deadline of an overdue attempt was reported: it failed once, not twice.
+                if !running.overdue {
                     self.delivery(Some(failure));
                 }
             }

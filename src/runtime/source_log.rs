@@ -48,7 +48,7 @@ impl SourceLog {
 
     fn news<'a>(&mut self, observation: &'a Observation) -> Option<News<'a>> {
         let (failure, first_is_news) = match &observation.fact {
-            Fact::Engine { .. } | Fact::Progress { .. } | Fact::Gpus { .. } => (None, true),
+            Fact::Engine { .. } | Fact::Progress { .. } | Fact::Process { .. } | Fact::Gpus { .. } => (None, true),
             Fact::Targets { failure, .. } => (failure.as_ref(), true),
             Fact::Outputs { .. }
             | Fact::Mounts { .. }

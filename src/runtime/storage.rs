@@ -45,38 +45,39 @@ pub const OFFSETS: Piece<Kept> = Piece::new("offsets.json", 1);
 #[derive(Debug)]
 pub struct Storage {
     folder: PathBuf,
-    /// Held as long as we live; the kernel frees it when we die.
-    _lock: Option<Flock<File>>,
+    /// Held as long as we live; the kernel frees it when we die. `None` while the folder could not be made or locked.
+    lock: Option<Flock<File>>,
     failing: bool,
+}
+
+/// Why the folder is not ours.
+#[derive(Debug, thiserror::Error)]
+enum Unlocked {
+    #[error("another longhaul uses it: stop that, or give this one its own --storage.path")]
+    Taken,
+    #[error(transparent)]
+    Failed(#[from] io::Error),
 }
 
 impl Storage {
     /// Makes and locks the folder. An error only when another process holds it.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
-        let made = DirBuilder::new().recursive(true).mode(0o750).create(folder);
-        let lock =
-            made.and_then(|()| OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock")));
-        let lock = match lock {
-            Ok(file) => match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => Some(lock),
-                Err((_, Errno::EWOULDBLOCK)) => anyhow::bail!(
-                    "another longhaul uses {}: stop it, or give this one its own --storage.path",
-                    folder.display()
-                ),
-                Err((_, error)) => {
-                    tracing::warn!(folder = %folder.display(), %error, "cannot lock the state folder");
-                    None
-                }
-            },
-            Err(error) => {
+        let lock = match lock(folder) {
+            Ok(lock) => Some(lock),
+            Err(Unlocked::Taken) => anyhow::bail!(
+                "another longhaul uses {}: stop it, or give this one its own --storage.path",
+                folder.display()
+            ),
+            Err(Unlocked::Failed(error)) => {
                 tracing::warn!(
                     folder = %folder.display(), %error,
-                    "cannot write the state folder; what is decided is kept in memory only: make it writable or set --storage.path"
+                    "cannot write the state folder; what is decided is kept in memory until it can be: make it writable or \
+                     set --storage.path"
                 );
                 None
             }
         };
-        Ok(Self { folder: folder.to_owned(), failing: lock.is_none(), _lock: lock })
+        Ok(Self { folder: folder.to_owned(), failing: lock.is_none(), lock })
     }
 
     /// The folder of waiting messages.
@@ -105,7 +106,7 @@ impl Storage {
 
     /// Saves; a failure is said once, and once more when it works again. Whether it is on disk.
     pub fn keep<T: Serialize>(&mut self, piece: &Piece<T>, state: &T) -> bool {
-        let saved = state::keep(&self.folder, piece.file, piece.version, state);
+        let saved = self.hold().and_then(|()| Ok(state::keep(&self.folder, piece.file, piece.version, state)?));
         let is_saved = saved.is_ok();
         match (saved, self.failing) {
             (Err(error), false) => {
@@ -120,6 +121,23 @@ impl Storage {
         }
         is_saved
     }
+
+    /// Locks what could not be locked at the start: nothing is written into a folder that may be somebody else's.
+    fn hold(&mut self) -> Result<(), Unlocked> {
+        if self.lock.is_none() {
+            self.lock = Some(lock(&self.folder)?);
+        }
+        Ok(())
+    }
+}
+
+fn lock(folder: &Path) -> Result<Flock<File>, Unlocked> {
+    DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EWOULDBLOCK => Unlocked::Taken,
+        other => Unlocked::Failed(other.into()),
+    })
 }
 
 #[cfg(test)]
@@ -139,5 +157,23 @@ mod tests {
         storage.restore(&DECISIONS);
         assert!(!storage.keep(&DECISIONS, &State::default()));
         assert!(storage.failing);
+    }
+
+    #[test]
+    fn a_folder_that_can_be_made_later_is_locked_then_unless_it_is_somebody_elses_by_now() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("below/state");
+        crate::state::save(parent.path(), "below", b"a file in the way").unwrap();
+        let mut storage = Storage::open(&folder).unwrap();
+        storage.keep(&DECISIONS, &State::default());
+        assert!(storage.failing);
+        std::fs::remove_file(parent.path().join("below")).unwrap();
+        let other = Storage::open(&folder).unwrap();
+        storage.keep(&DECISIONS, &State::default());
+        assert!(storage.failing && !folder.join(DECISIONS.file).exists(), "nothing is written into another's folder");
+        drop(other);
+        storage.keep(&DECISIONS, &State::default());
+        assert!(!storage.failing && folder.join(DECISIONS.file).exists());
+        assert!(Storage::open(&folder).is_err(), "it is locked");
     }
 }

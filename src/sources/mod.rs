@@ -2,7 +2,7 @@
 //!
 //! A source knows nothing of the others and nothing of the core: it reads, bounded in time and size, and hands out
 //! [`crate::model::Observation`]s. Engines are scraped by the main process; what can hang in the kernel or a driver
-//! (files, mounts, GPUs) runs in worker processes.
+//! (files, mounts, the process table, GPUs) runs in worker processes.
 
 pub mod exposition;
 
@@ -13,4 +13,5 @@ pub mod engines;
 pub mod gpus;
 pub mod mounts;
 pub mod outputs;
+pub mod processes;
 pub mod progress;

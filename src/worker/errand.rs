@@ -13,11 +13,13 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::model::job::Reading;
+use crate::model::process::ProcessReading;
 use crate::model::volume::Space;
 use crate::model::{Failure, VolumeId};
 use crate::sources::mounts::walk::{Place, Walk};
 use crate::sources::mounts::{MountTable, space};
 use crate::sources::outputs::{Measured, Measurer};
+use crate::sources::processes;
 use crate::sources::progress::{DropInFolder, DropIns, Lasting};
 
 /// What is done at the end of the way.
@@ -40,6 +42,8 @@ pub enum Action {
     Poll(Box<Lasting>),
     /// Count bytes and files.
     Measure(Box<Measurer>),
+    /// Look for the process of a job.
+    Process(Box<processes::Watch>),
     /// Read the drop-in folder.
     DropIns(Box<DropInFolder>),
 }
@@ -95,9 +99,13 @@ pub enum Outcome {
         place: Result<Place, String>,
         /// The last complete count.
         measured: Option<Measured>,
+        /// What can still be written at the path itself, where a quota may hold.
+        avail: Option<u64>,
         /// The count wants to go on.
         more: bool,
     },
+    /// Of [`Action::Process`].
+    Process(Result<ProcessReading, Failure>),
     /// Of [`Action::DropIns`].
     DropIns(Result<DropIns, Failure>),
 }
@@ -130,16 +138,19 @@ impl Errand {
                 let (reading, kept) = source.poll(clock.now());
                 Outcome::Reading { reading: Box::new(reading), kept }
             }
+            Action::Process(watch) => Outcome::Process(watch.poll(clock.now(), clock)),
             Action::DropIns(folder) => Outcome::DropIns(folder.poll(clock.now())),
             Action::Measure(measurer) => {
-                let mut more = false;
+                let (mut more, mut avail) = (false, None);
                 match &place {
                     Ok(place) if place.exists => {
-                        more = measurer.run(&self.table.opened(&place.path), &|| clock.now());
+                        let opened = self.table.opened(&place.path);
+                        avail = space::space(&opened).ok().flatten().map(|space| space.avail);
+                        more = measurer.run(&opened, &|| clock.now());
                     }
                     _ => measurer.forget(),
                 }
-                Outcome::Measured { place, measured: measurer.measured().cloned(), more }
+                Outcome::Measured { place, measured: measurer.measured().cloned(), avail, more }
             }
         };
         self.done(outcome, clock.now().since(started))

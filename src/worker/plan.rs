@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::Anchor;
-use crate::config::{Config, Limits, Output, Progress};
+use crate::config::{Config, Limits, Output, ProcessSelector, Progress};
 use crate::model::{JobName, SourceId};
 
 /// A plan is never longer; some thousand jobs are a few megabytes.
@@ -52,6 +52,8 @@ pub struct PlannedJob {
     pub progress: Vec<Progress>,
     /// Its output paths.
     pub outputs: Vec<Output>,
+    /// Its process.
+    pub process: Option<ProcessSelector>,
 }
 
 /// Why a worker has no plan.
@@ -77,11 +79,12 @@ impl Plan {
             jobs: config
                 .jobs
                 .iter()
-                .filter(|job| !job.progress.is_empty() || !job.outputs.is_empty())
+                .filter(|job| !job.progress.is_empty() || !job.outputs.is_empty() || job.process.is_some())
                 .map(|job| PlannedJob {
                     name: job.name.clone(),
                     progress: job.progress.clone(),
                     outputs: job.outputs.clone(),
+                    process: job.process.clone(),
                 })
                 .collect(),
             volumes: config.volumes.iter().map(|volume| volume.path.clone()).collect(),

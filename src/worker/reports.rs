@@ -113,6 +113,7 @@ fn empty(output: &Output) -> OutputReading {
         volume: None,
         bytes: None,
         files: None,
+        avail: None,
         reason: None,
         on_expected_mount: None,
     }

@@ -238,6 +238,7 @@ fn config() -> Config {
         }],
         total: None,
         max_tokens: None,
+        process: None,
         outputs: Vec::new(),
         deadline: None,
         stall_min: std::time::Duration::from_secs(300),

@@ -152,6 +152,7 @@ fn a_flush_now_and_then_is_a_steady_pace_and_no_stall() {
     let mut bench = Bench::new("out.jsonl");
     let progress = Progress { which: "jsonl".into(), kind: jsonl(&bench.path("out.jsonl")) };
     let job = Job {
+        process: None,
         name: JobName::new("job"),
         stage: None,
         after: Vec::new(),

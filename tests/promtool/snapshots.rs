@@ -9,7 +9,7 @@ use longhaul::catalog;
 use longhaul::model::gpu::{Errors, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier};
 use longhaul::model::snapshot::{
     AlertState, EngineState, EngineView, GpuView, GpusView, JobState, JobView, LastXid, NotificationsView, OutputView,
-    PathView, SourceView, StallCause, VolumeView, XidsView,
+    PathView, ProcessState, ProcessView, SourceView, StallCause, VolumeView, XidsView,
 };
 use longhaul::model::{Answer, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, Time, VolumeId};
 
@@ -35,6 +35,7 @@ fn snapshot(at: f64) -> Snapshot {
         jobs_dropped: 0,
         reload: longhaul::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
+        drop_ins_left_out: None,
     }
 }
 
@@ -68,6 +69,7 @@ fn job(name: &str) -> JobView {
         stall_cause: None,
         output_bytes: unknown(),
         projected_output_bytes: unknown(),
+        process: None,
         outputs: Vec::new(),
         engines: Vec::new(),
         phase: None,
@@ -137,13 +139,22 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
     let mut now = snapshot(0.0);
     let output = OutputView {
         path: "/data/out".to_owned(),
-        volume: None,
+        volume: Some(VolumeId::new("/dev/b")),
         mountpoint: Some("/data".to_owned()),
         device: Some("/dev/b".to_owned()),
         on_expected_mount: Some(true),
+        avail: Some(1e12),
+        moved_from: None,
     };
     now.jobs = vec![job("synth"), job("hidden \"é\" \\ states")];
     now.jobs[0].outputs.push(output);
+    now.jobs[0].process = Some(ProcessView {
+        state: Answer::Known(ProcessState::Alive),
+        pid: None,
+        processes: 1,
+        started_at: None,
+        exit: None,
+    });
     now.volumes = [("/dev/a", "/shared"), ("/dev/b", "/data")]
         .map(|(device, mountpoint)| VolumeView {
             id: VolumeId::new(device),
@@ -221,6 +232,20 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
             (job.done, job.failed) = (known_or_not(counts.0), known_or_not(counts.1));
             for output in &mut job.outputs {
                 drift(random, &mut output.on_expected_mount, &[Some(true), Some(false), None]);
+                drift(random, &mut output.avail, &[Some(0.0), Some(0.0), Some(1e12), None]);
+                drift(random, &mut output.moved_from, &[None, Some("/was".to_owned())]);
+            }
+            if let Some(process) = &mut job.process {
+                drift(
+                    random,
+                    &mut process.state,
+                    &[
+                        Answer::Known(ProcessState::Alive),
+                        Answer::Known(ProcessState::Gone),
+                        Answer::Known(ProcessState::Gone),
+                        Answer::unknown("not seen for a while"),
+                    ],
+                );
             }
         }
         for volume in &mut now.volumes {

@@ -212,7 +212,8 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    fn spawn(mut command: Command) -> Self {
+    /// Starts this command, which is `longhaul run` in the end, and waits until it has a snapshot.
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null())
@@ -433,6 +434,13 @@ impl Mounted {
     pub fn new(options: &str, path: &Path) -> Self {
         std::fs::create_dir_all(path).unwrap();
         shell(&format!("mount {options} longhaul-test {}", path.display()));
+        Self(path.to_owned())
+    }
+
+    /// `from` shown at `path` as well.
+    pub fn bind(from: &Path, path: &Path) -> Self {
+        std::fs::create_dir_all(path).unwrap();
+        shell(&format!("mount --bind {} {}", from.display(), path.display()));
         Self(path.to_owned())
     }
 }

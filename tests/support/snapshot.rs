@@ -42,6 +42,7 @@ pub fn empty() -> Snapshot {
         jobs_dropped: 0,
         reload: longhaul::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
+        drop_ins_left_out: None,
     }
 }
 
@@ -75,6 +76,7 @@ pub fn waiting(name: &str) -> JobView {
         stall_cause: None,
         output_bytes: unseen(),
         projected_output_bytes: not_seen(),
+        process: None,
         outputs: vec![],
         engines: vec![],
         phase: None,
@@ -117,6 +119,8 @@ pub fn running() -> JobView {
             mountpoint: Some("/data".into()),
             device: Some("/dev/nvme1n1".into()),
             on_expected_mount: Some(true),
+            avail: None,
+            moved_from: None,
         }],
         engines: vec![EngineName::new("vllm0")],
         last_line: Some(
@@ -153,6 +157,8 @@ pub fn stalled() -> JobView {
             mountpoint: Some("/".into()),
             device: Some("/dev/sda1".into()),
             on_expected_mount: Some(false),
+            avail: None,
+            moved_from: None,
         }],
         engines: vec![EngineName::new("vllm1")],
         message:
@@ -514,6 +520,7 @@ pub fn full() -> Snapshot {
         jobs_dropped: 0,
         reload: longhaul::model::snapshot::ReloadView::default(),
         gpus: gpus(),
+        drop_ins_left_out: None,
         ..empty()
     }
 }

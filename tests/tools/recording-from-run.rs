@@ -188,6 +188,7 @@ fn files(args: &Args, moments: Vec<&Sizes>) -> Vec<Observation> {
             volume: None,
             bytes,
             files: bytes.map(|_| 2),
+            avail: None,
             reason: bytes.is_none().then(|| format!("{} does not exist yet", output(args))),
             on_expected_mount: None,
         }];
@@ -241,6 +242,7 @@ fn config(args: &Args) -> Config {
         progress: progress_of(Path::new(&output(args))),
         total: args.total,
         max_tokens: None,
+        process: None,
         outputs: vec![Output { path: output(args).into(), expect_mount: None }],
         deadline: None,
         stall_min: args.stall_min,

@@ -35,6 +35,7 @@ fn snapshot(at: f64, paths: &[(&str, Option<bool>)]) -> Snapshot {
         jobs_dropped: 0,
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
+        drop_ins_left_out: None,
     }
 }
 

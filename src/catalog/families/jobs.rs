@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::super::Kind::Gauge;
 use super::super::{Family, Samples};
-use super::{b, flag};
-use crate::model::snapshot::{EstimateMode, JobState, JobView, Snapshot, StallCause};
+use super::{b, count, flag};
+use crate::model::snapshot::{EstimateMode, JobState, JobView, ProcessState, ProcessView, Snapshot, StallCause};
 use crate::model::{Answer, Bounds};
 
 /// A gauge of one value a job: the field's name in [`JobView`].
@@ -81,6 +81,36 @@ pub(super) static ROWS: &[Family] = &[
                     if let Some(on) = output.on_expected_mount {
                         out.add([name(job), b(&output.path)], flag(on));
                     }
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_job_output_avail_bytes",
+        kind: Gauge,
+        labels: &["job_name", "path"],
+        help: "Bytes that a user who is not root can still write at the output path: less than on its volume where a quota \
+               holds for it. Absent while it does not exist or does not answer.",
+        read: |snapshot, out| {
+            for job in &snapshot.jobs {
+                for output in &job.outputs {
+                    if let Some(avail) = output.avail {
+                        out.add([name(job), b(&output.path)], avail);
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_job_output_moved",
+        kind: Gauge,
+        labels: &["job_name", "path"],
+        help: "1 when the output path is on another volume than when it was first seen in this run (its mount vanished, \
+               say), else 0.",
+        read: |snapshot, out| {
+            for job in &snapshot.jobs {
+                for output in job.outputs.iter().filter(|output| output.volume.is_some()) {
+                    out.add([name(job), b(&output.path)], flag(output.moved_from.is_some()));
                 }
             }
         },
@@ -245,6 +275,62 @@ pub(super) static ROWS: &[Family] = &[
             }
         },
     },
+    Family {
+        name: "longhaul_job_process_state",
+        kind: Gauge,
+        labels: &["job_name", "state"],
+        help: "State set of the job's process, the worst where several are: alive, stopped (by a signal), blocked (in the \
+               kernel, state D, for 30 s), gone. Absent while it is not known, and without process in the configuration.",
+        read: |snapshot, out| {
+            for (job, process) in processes(snapshot) {
+                if let Some(now) = process.state.get() {
+                    for state in ProcessState::ALL {
+                        out.add([name(job), Cow::Borrowed(state.as_str())], flag(now == state));
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_job_processes",
+        kind: Gauge,
+        labels: &["job_name"],
+        help: "Processes of the job that live.",
+        read: |snapshot, out| {
+            for (job, process) in processes(snapshot) {
+                if process.state.get().is_some() {
+                    out.add([name(job)], count(process.processes));
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_job_process_start_timestamp_seconds",
+        kind: Gauge,
+        labels: &["job_name"],
+        help: "Unix time at which the job's process started, the oldest where several are. Absent while none lives.",
+        read: |snapshot, out| {
+            for (job, process) in processes(snapshot) {
+                if let Some(at) = process.started_at {
+                    out.add([name(job)], at);
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_job_process_exit_code",
+        kind: Gauge,
+        labels: &["job_name"],
+        help: "How the job's process ended: its exit code, or 128 and the number of the signal that ended it. Absent while \
+               it lives and where it cannot be known (before Linux 6.15 only while its parent has not taken notice).",
+        read: |snapshot, out| {
+            for (job, process) in processes(snapshot) {
+                if let Some(exit) = process.exit {
+                    out.add([name(job)], f64::from(exit.code()));
+                }
+            }
+        },
+    },
     per_job!(
         "longhaul_job_output_bytes",
         "Bytes of all files under the job's output paths, by allocated blocks.",
@@ -261,6 +347,10 @@ pub(super) static ROWS: &[Family] = &[
 
 fn name(job: &JobView) -> Cow<'_, str> {
     Cow::Borrowed(job.name.as_str())
+}
+
+fn processes(snapshot: &Snapshot) -> impl Iterator<Item = (&JobView, &ProcessView)> {
+    snapshot.jobs.iter().filter_map(|job| Some((job, job.process.as_ref()?)))
 }
 
 fn per_bound<'a>(snapshot: &'a Snapshot, out: &mut Samples<'a>, read: fn(&JobView) -> &Answer<Bounds>) {

@@ -52,6 +52,7 @@ pub fn configuration(arguments: &Args, simulation: &Handle) -> anyhow::Result<Co
             // The log says it.
             total: None,
             max_tokens: None,
+            process: None,
             outputs: vec![Output { path: output, expect_mount: None }],
             deadline: None,
             stall_min: arguments.stall_min,

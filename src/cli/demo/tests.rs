@@ -81,6 +81,7 @@ fn job(done: f64) -> JobView {
         stall_cause: None,
         output_bytes: unknown(),
         projected_output_bytes: Answer::unknown("not yet"),
+        process: None,
         outputs: Vec::new(),
         engines: Vec::new(),
         phase: None,
@@ -119,6 +120,7 @@ fn snapshot(jobs: Vec<JobView>) -> Snapshot {
         jobs_dropped: 0,
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
+        drop_ins_left_out: None,
     }
 }
 

@@ -10,12 +10,14 @@ use std::time::Duration;
 use super::{Answer, Found, Question, Source, files};
 use crate::alerts::Rules;
 use crate::clock::Clock;
-use crate::config::{self, Email, Engine, Limits, Pool};
+use crate::config::{self, Email, Engine, Limits, Pool, ProcessSelector};
 use crate::model::engine::{Dialect, EngineSample};
 use crate::model::gpu::GpuInventory;
 use crate::model::job::Reading;
 use crate::model::{Failure, FailureKind};
 use crate::notify::email;
+use crate::sources::mounts::under;
+use crate::sources::processes::Watch;
 use crate::sources::{engines, gpus, progress};
 use crate::{text, worker};
 
@@ -39,6 +41,7 @@ pub fn ask(question: &Question) -> Answer {
                 Err(failure) => Err(failure),
             }
         }
+        Source::Process(selector) => ask_process(selector, question),
         Source::Output(output) => files::output(output, question),
         Source::Volume(volume) => files::volume(volume, question),
         Source::Gpus(expected) => ask_gpus(*expected),
@@ -117,6 +120,24 @@ fn describe_gpus(inventory: &GpuInventory, expected: u32) -> Answer {
              GPUs that this container was given"
         ),
     ))
+}
+
+fn ask_process(selector: &ProcessSelector, question: &Question) -> Answer {
+    let pid_file = match selector {
+        ProcessSelector::PidFile(path) => Some(under(&question.rootfs, path)),
+        _ => None,
+    };
+    let clock = Clock::start();
+    let reading = Watch::new(question.procfs.clone(), selector.clone(), pid_file).poll(clock.now(), clock)?;
+    Ok(match reading.living {
+        Some(living) => {
+            let more = living.processes - 1;
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Found::Ready(format!("process {}{more}, {selector}", living.pid))
+        }
+        None if reading.ended => Found::NotYet(format!("the process of {selector} is not there any more")),
+        None => Found::NotYet(format!("no process is there yet, {selector}")),
+    })
 }
 
 fn ask_rules(path: &Path) -> Answer {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Email, Engine, Limits, Output, Pool, ProgressKind, WatchedVolume, quote};
+use crate::config::{Config, Email, Engine, Limits, Output, Pool, ProcessSelector, ProgressKind, WatchedVolume, quote};
 use crate::model::{Failure, FailureKind};
 
 /// For one source, its name lookup, connection and answer included. An engine has the time that it is given in service.
@@ -69,6 +69,8 @@ pub enum Source {
         /// Its folder need not be there yet: its job follows another one, or writes it itself.
         later: bool,
     },
+    /// The process of a job.
+    Process(ProcessSelector),
     /// An output path and the volume it is on.
     Output(Output),
     /// A configured volume.
@@ -118,6 +120,9 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
             let name = format!("progress {}/{}", job.name, progress.which);
             let later = !job.after.is_empty() || job.outputs.iter().any(|output| below(&progress.kind, &output.path));
             sources.push((name, Source::Progress { kind: progress.kind.clone(), limits: limits(), later }));
+        }
+        if let Some(selector) = &job.process {
+            sources.push((format!("process {}", job.name), Source::Process(selector.clone())));
         }
         for output in &job.outputs {
             sources.push((format!("output {}", job.name), Source::Output(output.clone())));

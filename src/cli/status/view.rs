@@ -112,6 +112,11 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
         (JobState::Running, Answer::Unknown { unknown }) => say(format!("no end is known: {unknown}")),
         _ => {}
     }
+    if let Some(process) = &job.process
+        && !matches!(job.state, JobState::Finishing | JobState::Finished)
+    {
+        say(format!("its process {}", process.explained()));
+    }
     if let (Some(_), Some((left, volume))) = (job.projected_output_bytes.get(), snapshot.room_at_end(job)) {
         let place = &volume.mountpoint;
         say(match left {
@@ -121,6 +126,12 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
     }
     if let Some(failed) = job.failed.get().filter(|failed| *failed > 0.0) {
         say(format!("{} failed", text::count(failed)));
+    }
+    for output in &job.outputs {
+        if let Some(home) = &output.moved_from {
+            let place = output.mountpoint.as_deref().unwrap_or("another volume");
+            say(format!("{} was on {home} and is on {place} now: is {home} mounted?", output.path));
+        }
     }
     for output in job.outputs.iter().filter(|output| output.on_expected_mount == Some(false)) {
         let place = output.mountpoint.as_deref().unwrap_or("another volume");
@@ -240,6 +251,9 @@ fn unseen(out: &mut String, snapshot: &Snapshot, width: usize) {
     for engine in snapshot.engines.iter().filter(|engine| engine.up) {
         // It answers, and not as it should.
         lines.extend(engine.reason.iter().map(|reason| format!("note engine {}: {reason}", engine.name)));
+    }
+    for file in snapshot.drop_ins_left_out.iter().flatten() {
+        lines.push(format!("LEFT OUT drop-in file {}: {}", file.file, file.problem));
     }
     for worker in snapshot.workers.iter().filter(|worker| !worker.up) {
         lines.push(format!("DOWN worker process {}: it is being started again", worker.worker));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::checked::{Job, JsonFields, Output, Progress, ProgressKind, Stage};
+use super::super::checked::{Job, JsonFields, Output, ProcessSelector, Progress, ProgressKind, Stage};
 use super::super::keys::{self, Section};
 use super::super::log_format::{self, LogFormat};
 use super::super::problem::{Place, Problems};
@@ -87,6 +87,7 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
     }
     let progress = progress(map, problems);
     let outputs = outputs(map, problems);
+    let process = process(map, problems);
     let mut stall_min = Duration::from_secs(300);
     if let Some(stall) = map.map("stall", &keys::STALL, problems) {
         let week = Duration::from_secs(7 * 24 * 3600);
@@ -104,13 +105,14 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
         progress,
         total,
         max_tokens,
+        process,
         outputs,
         deadline,
         stall_min,
     });
     planned(map, problems);
-    if map.given(&["progress", "engines", "outputs"]).is_empty() {
-        map.warning_here(problems, "nothing to watch: add progress, engines or outputs");
+    if map.given(&["progress", "engines", "outputs", "process"]).is_empty() {
+        map.warning_here(problems, "nothing to watch: add progress, engines, outputs or process");
     }
     let path = map.path().to_owned();
     Some(Typed { job: job?, place: place?, path, jobs: after.into_iter().chain(tokens_from).collect(), engines })
@@ -119,13 +121,6 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
 /// Keys that are checked now and acted on by a later version.
 fn planned(map: &Map<'_>, problems: &mut Problems) {
     map.value("only_on", problems, values::host_name);
-    if let Some(process) = map.map("process", &keys::PROCESS, problems) {
-        process.value("command", problems, values::plain_text);
-        process.value("pid_file", problems, values::path);
-        if process.given(&["command", "pid_file"]).len() != 1 {
-            process.problem_here(problems, "takes one of command and pid_file");
-        }
-    }
     for field in map.list("baseline", problems) {
         let Some(point) = Map::open(&field, &keys::BASELINE, problems) else { continue };
         point.required_value("concurrency", problems, positive);
@@ -143,6 +138,18 @@ fn planned(map: &Map<'_>, problems: &mut Problems) {
     if let [first, second, ..] = map.given(&["hidden_states", "bytes_per_token", "bytes_per_item"]).as_slice() {
         map.problem(second, problems, format!("stands beside {first}: a job has one of them"));
     }
+}
+
+fn process(map: &Map<'_>, problems: &mut Problems) -> Option<ProcessSelector> {
+    let process = map.map("process", &keys::PROCESS, problems)?;
+    let command = process.value("command", problems, values::plain_text).map(ProcessSelector::Command);
+    let pid_file = process.value("pid_file", problems, values::path).map(ProcessSelector::PidFile);
+    let unit = process.value("unit", problems, values::plain_text).map(ProcessSelector::Unit);
+    let cgroup = process.value("cgroup", problems, values::plain_text).map(ProcessSelector::Cgroup);
+    if process.given(&["command", "pid_file", "unit", "cgroup"]).len() != 1 {
+        process.problem_here(problems, "takes one of command, pid_file, unit and cgroup");
+    }
+    command.or(pid_file).or(unit).or(cgroup)
 }
 
 fn references(map: &Map<'_>, name: &str, problems: &mut Problems) -> Vec<Reference> {

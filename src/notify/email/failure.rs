@@ -173,7 +173,7 @@ fn tls_failure(error: &rustls::Error, config: &Email) -> Refusal {
     Refusal::permanent(Failure::new(FailureKind::Tls, human::line(&text, 2 * QUOTE)))
 }
 
-fn silent(step: Step<'_>, config: &Email) -> Refusal {
+pub(super) fn silent(step: Step<'_>, config: &Email) -> Refusal {
     let who = server(config);
     let text = match (step, config.tls) {
         (Step::Greeting, SmtpTls::Starttls | SmtpTls::None) => format!(

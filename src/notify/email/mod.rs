@@ -1,27 +1,27 @@
 //! Mail by SMTP: one message, or a probe that sends none.
 //!
-//! Through lettre's blocking connection, step by step, so that a failure can say which step failed and what to change
+//! Through lettre's connection, step by step, so that a failure can say which step failed and what to change
 //! in the configuration ([`failure`]). Each delivery has a connection of its own: mails are few, and one that was kept
 //! open is closed by the other side when it is needed. The protection is the configured one and never guessed from the
 //! port, nor given up when the server does not offer it. The password is read anew for each connection and appears in
 //! no message.
 //!
-//! lettre's timeout is for each read or write, so a server that trickles can hold a step for as long as it likes: whoever
-//! calls this keeps a deadline of its own ([`super::sender`], [`probe`]). It also reads a line of an answer whole before
-//! it looks at its length, so a server that floods without a line end costs memory until it stops: the server is the
-//! user's own choice, and TLS says that it is that one.
+//! Each answer has its time, however it arrives, and each delivery has [`LONGEST`] in all: what is over it is dropped, and
+//! the connection with it. lettre knows neither: its own timeout is for connecting, and its blocking connection has one
+//! for each read, which a byte now and then satisfies for ever. So it runs on a small runtime of its own, for as long as
+//! one delivery. lettre also reads a line of an answer whole before it looks at its length: a server that floods without
+//! a line end costs memory for the time of an answer.
 
 mod envelope;
 mod failure;
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
+use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{Certificate, SmtpConnection, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
 use lettre::transport::smtp::commands::{Data, Mail, Quit, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension};
 
@@ -34,6 +34,13 @@ use crate::model::{Failure, FailureKind};
 /// The longest wait for one answer of a server. Five minutes are usual between servers, where nobody waits for the
 /// next mail; a submission server answers in seconds, or is in trouble.
 pub const ANSWER: Duration = Duration::from_secs(30);
+
+/// For a delivery in all. A server may take ten minutes to look through a mail before it says that it has it (RFC 5321,
+/// 4.5.3.2.6); to leave earlier would be to send it twice.
+pub const LONGEST: Duration = Duration::from_secs(600);
+
+/// For the goodbye, after everything is said.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The largest password file that is read.
 const PASSWORD: u64 = 64 * 1024;
@@ -61,25 +68,24 @@ impl Mailer {
     }
 
     /// Connects, encrypts, authenticates.
-    fn connect(&self) -> Result<SmtpConnection, Refusal> {
+    async fn connect(&self) -> Result<AsyncSmtpConnection, Refusal> {
         let config = &self.config;
-        let at = |step| move |error| failure::describe(step, &error, config);
         // Before anything is on the wire.
         let credentials = self.credentials()?;
         let tls = match config.tls {
             SmtpTls::None => None,
             SmtpTls::Starttls | SmtpTls::Implicit => Some(self.tls()?),
         };
-        let wrapped = tls.as_ref().filter(|_| config.tls == SmtpTls::Implicit);
+        let wrapped = tls.clone().filter(|_| config.tls == SmtpTls::Implicit);
         let hello = hello();
         let server = (config.host.as_str(), config.port);
-        let mut connection =
-            SmtpConnection::connect(server, Some(self.answer), &hello, wrapped, None).map_err(at(Step::Greeting))?;
-        if let (SmtpTls::Starttls, Some(tls)) = (config.tls, &tls) {
+        let connecting = AsyncSmtpConnection::connect_tokio1(server, None, &hello, wrapped, None);
+        let mut connection = self.step(Step::Greeting, connecting).await?;
+        if let (SmtpTls::Starttls, Some(tls)) = (config.tls, tls) {
             if !connection.server_info().supports_feature(Extension::StartTls) {
                 return Err(failure::no_starttls(config));
             }
-            connection.starttls(tls, &hello).map_err(at(Step::StartTls))?;
+            self.step(Step::StartTls, connection.starttls(tls, &hello)).await?;
         }
         if let Some((username, password)) = credentials {
             let mechanisms = [Mechanism::Plain, Mechanism::Login];
@@ -87,9 +93,18 @@ impl Mailer {
                 return Err(failure::no_auth(config));
             }
             let credentials = Credentials::new(username, password.clone());
-            connection.auth(&mechanisms, &credentials).map_err(|error| at(Step::Auth)(error).without(&password))?;
+            let authenticating = self.step(Step::Auth, connection.auth(&mechanisms, &credentials)).await;
+            authenticating.map_err(|refusal| refusal.without(&password))?;
         }
         Ok(connection)
+    }
+
+    /// One step of the conversation, for as long as an answer may take.
+    async fn step<T>(&self, step: Step<'_>, doing: impl Future<Output = Result<T, Error>>) -> Result<T, Refusal> {
+        match tokio::time::timeout(self.answer, doing).await {
+            Ok(done) => done.map_err(|error| failure::describe(step, &error, &self.config)),
+            Err(_) => Err(failure::silent(step, &self.config)),
+        }
     }
 
     /// The user name and the password.
@@ -121,72 +136,92 @@ impl Mailer {
         builder.build().map_err(|error| failure::describe(Step::StartTls, &error, config))
     }
 
-    fn send(&self, message: &Message, recipients: Option<&[String]>) -> Result<Outcome, Refusal> {
+    async fn send(&self, message: &Message, recipients: Option<&[String]>) -> Result<Sent, Refusal> {
         let letter = envelope::build(message, &self.config, recipients)?;
-        let config = &self.config;
-        let at = |step| move |error| failure::describe(step, &error, config);
-        let mut connection = self.connect()?;
-        connection.command(Mail::new(Some(letter.sender), vec![])).map_err(at(Step::Sender))?;
+        let mut connection = self.connect().await?;
+        let sender = Mail::new(Some(letter.sender), vec![]);
+        self.step(Step::Sender, connection.command(sender)).await?;
         let mut refused: Vec<(String, Refusal)> = Vec::new();
         let mut accepted = false;
         for (typed, address) in letter.recipients {
-            match connection.command(Rcpt::new(address, vec![])) {
+            let recipient = connection.command(Rcpt::new(address, vec![]));
+            match self.step(Step::Recipient(&typed), recipient).await {
                 Ok(_) => accepted = true,
-                Err(error) => {
-                    let refusal = failure::describe(Step::Recipient(&typed), &error, config);
-                    if !refusal.only_this {
-                        return Err(refusal);
-                    }
-                    refused.push((typed, refusal));
-                }
+                Err(refusal) if refusal.only_this => refused.push((typed, refusal)),
+                Err(refusal) => return Err(refusal),
             }
         }
         if accepted {
-            connection.command(Data).map_err(at(Step::Data))?;
-            connection.message(&letter.content).map_err(at(Step::Content))?;
+            self.step(Step::Data, connection.command(Data)).await?;
+            self.step(Step::Content, connection.message(&letter.content)).await?;
         }
-        // It is accepted, whatever becomes of the goodbye.
-        let _ = connection.command(Quit);
         let permanent = refused.iter().all(|(_, refusal)| refusal.permanent);
         let owed: Vec<String> = refused.iter().map(|(typed, _)| typed.clone()).collect();
-        Ok(match (accepted, refused.into_iter().next()) {
+        let outcome = match (accepted, refused.into_iter().next()) {
             (_, None) => Outcome::Accepted,
             (true, Some((_, refusal))) => Outcome::Partly { owed, failure: refusal.failure, permanent },
             (false, Some((_, refusal))) => Outcome::Failed { failure: refusal.failure, permanent, only_this: true },
-        })
+        };
+        Ok(Sent { outcome, connection })
     }
+}
+
+/// A mail that the server has, and the goodbye that is still owed.
+struct Sent {
+    outcome: Outcome,
+    connection: AsyncSmtpConnection,
+}
+
+/// Says goodbye, as far as the server listens: what it has taken it has, whatever becomes of that.
+async fn leave(mut connection: AsyncSmtpConnection) {
+    let _ = tokio::time::timeout(GOODBYE, connection.command(Quit)).await;
 }
 
 impl Deliver for Mailer {
     fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome {
-        self.send(message, recipients).unwrap_or_else(|refusal| Outcome::Failed {
-            failure: refusal.failure,
-            permanent: refusal.permanent,
-            only_this: refusal.only_this,
-        })
+        let work = async {
+            let sending = tokio::time::timeout(LONGEST, self.send(message, recipients));
+            match sending.await {
+                Ok(Ok(Sent { outcome, connection })) => {
+                    leave(connection).await;
+                    outcome
+                }
+                Ok(Err(Refusal { failure, permanent, only_this })) => Outcome::Failed { failure, permanent, only_this },
+                // It may be this message that the server cannot stomach.
+                Err(_) => Outcome::Failed {
+                    failure: failure::too_slow(&self.config, LONGEST),
+                    permanent: false,
+                    only_this: true,
+                },
+            }
+        };
+        on_a_runtime(work).unwrap_or_else(|failure| Outcome::Failed { failure, permanent: false, only_this: false })
     }
 }
 
 /// Connects, encrypts and authenticates as configured, and leaves without sending. Never takes longer than `deadline`.
 pub fn probe(config: &Email, answer: Duration, deadline: Duration) -> Result<Probed, Failure> {
     let mailer = Mailer::new(config.clone(), answer);
-    let (done, result) = mpsc::channel();
-    let work = move || {
-        let probed = mailer.connect().map(|mut connection| {
-            let probed = Probed { tls: connection.is_encrypted(), authenticated: mailer.config.username.is_some() };
-            let _ = connection.command(Quit);
-            probed
-        });
-        // Nobody listens after the deadline.
-        let _ = done.send(probed);
+    let work = async {
+        let connection = tokio::time::timeout(deadline, mailer.connect()).await;
+        let connection =
+            connection.map_err(|_| failure::too_slow(config, deadline))?.map_err(|refusal| refusal.failure)?;
+        let probed = Probed { tls: connection.is_encrypted(), authenticated: mailer.config.username.is_some() };
+        leave(connection).await;
+        Ok(probed)
     };
-    thread::Builder::new().name("mail-probe".into()).spawn(work).map_err(|error| {
-        Failure::new(FailureKind::Io, format!("cannot start a thread to try the mail server: {error}"))
+    on_a_runtime(work)?
+}
+
+/// Runs `work` to its end on a runtime that lives as long as that. A name lookup that hangs in a thread of it is left
+/// behind.
+fn on_a_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::new(FailureKind::Io, format!("cannot start a runtime to reach the mail server: {error}"))
     })?;
-    match result.recv_timeout(deadline) {
-        Ok(probed) => probed.map_err(|refusal| refusal.failure),
-        Err(_) => Err(failure::too_slow(config, deadline)),
-    }
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    Ok(outcome)
 }
 
 /// What we call ourselves to the server: our host name where it is one, else the address literal of the standard.

@@ -176,6 +176,56 @@ fn a_cause_takes_the_stall_with_it() {
     }
 }
 
+/// netdata/netdata#7842: "recovered" at the moment the disk is full. A warning that came true says nothing any more.
+#[test]
+fn b23_a_volume_that_was_filling_and_is_full_is_one_story_without_a_resolved_that_lies() {
+    let mut world = World::new();
+    world.fire("VolumeFilling", &[("mountpoint", "/data"), ("severity", "warning")]);
+    world.run(60);
+    assert_eq!(world.mails.len(), 1);
+    world.set("VolumeFull", &FULL, AlertState::Pending);
+    world.run(60);
+    world.fire("VolumeFull", &FULL);
+    world.run(60);
+    // The rule keeps the warning for a while and then drops it.
+    world.end("VolumeFilling", &[("mountpoint", "/data"), ("severity", "warning")]);
+    world.run(600);
+    assert_eq!(world.mails.len(), 2, "{:?}", world.subjects());
+    assert!(world.last().subject.starts_with("Re: "), "in one thread: {:?}", world.subjects());
+    assert!(!world.last().text.contains("VolumeFilling"), "{}", world.last().text);
+    world.end("VolumeFull", &FULL);
+    world.run(600);
+    assert_eq!(world.mails.len(), 3);
+    assert!(!world.last().text.contains("VolumeFilling"), "{}", world.last().text);
+}
+
+#[test]
+fn a_warning_beside_a_full_volume_is_no_mail_and_one_of_another_volume_is() {
+    let mut world = World::new();
+    world.fire("VolumeFull", &FULL);
+    world.fire("VolumeFilling", &[("mountpoint", "/data"), ("severity", "warning")]);
+    world.run(600);
+    assert_eq!(world.mails.len(), 1);
+    assert!(!world.last().text.contains("VolumeFilling"), "{}", world.last().text);
+    world.fire("VolumeFilling", &[("mountpoint", "/shared"), ("severity", "warning")]);
+    world.run(600);
+    assert_eq!(world.mails.len(), 2, "{:?}", world.subjects());
+}
+
+/// A process that is gone explains that its job stands still; another job's does not.
+#[test]
+fn b102_a_process_that_is_gone_explains_the_stall_of_its_own_job() {
+    let mut world = World::new();
+    world.fire("JobProcessGone", &[("job_name", "synth_25k"), ("severity", "critical")]);
+    world.fire("JobStalled", &STALL);
+    world.run(600);
+    assert_eq!(world.mails.len(), 1, "{:?}", world.subjects());
+    assert!(world.last().text.contains("Explained by the above"), "{}", world.last().text);
+    world.fire("JobStalled", &[("job_name", "other"), ("severity", "critical")]);
+    world.run(600);
+    assert_eq!(world.mails.len(), 2, "{:?}", world.subjects());
+}
+
 #[test]
 fn a_stall_that_outlives_its_cause_is_mailed_in_the_same_thread() {
     let mut world = World::new();

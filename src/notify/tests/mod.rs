@@ -183,6 +183,7 @@ fn snapshot() -> Snapshot {
         jobs_dropped: 0,
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
+        drop_ins_left_out: None,
     }
 }
 
@@ -214,12 +215,15 @@ fn job(name: &str, engines: &[&str], mountpoint: &str) -> JobView {
         stall_cause: None,
         output_bytes: unknown(),
         projected_output_bytes: Answer::unknown("not asked"),
+        process: None,
         outputs: vec![OutputView {
             path: format!("{mountpoint}/{name}"),
             volume: None,
             mountpoint: Some(mountpoint.into()),
             device: None,
             on_expected_mount: None,
+            avail: None,
+            moved_from: None,
         }],
         engines: engines.iter().map(|name| EngineName::new(*name)).collect(),
         phase: None,

@@ -191,10 +191,33 @@ fn an_attempt_that_takes_too_long_is_reported_and_never_doubled() {
     assert_eq!(stage.begins(), "1");
     assert_eq!(stage.delivery(), Some(FailureKind::Timeout));
     stage.submit(&["2"]);
+    // The next one does not wait for it.
+    assert_eq!(stage.begins(), "2");
     // It was taken after all: it counts, and is not sent again.
     stage.ends(Outcome::Accepted);
-    assert_eq!(stage.delivery(), None);
-    assert_eq!(stage.begins(), "2");
+    stage.ends(Outcome::Accepted);
+    let taken = std::iter::from_fn(|| Some(stage.delivery())).filter(Option::is_none).take(2).count();
+    assert_eq!(taken, 2);
+    assert!(stage.stop().is_empty());
+}
+
+/// A server that holds each of them: a few at a time, each once.
+#[test]
+fn a_server_that_holds_everything_gets_a_few_connections_and_no_message_two() {
+    let stage = Stage::new(Pace { deadline: Duration::from_millis(5), ..pace() });
+    stage.submit(&["1", "2", "3", "4", "5", "6"]);
+    let begun: Vec<String> = (0..4).map(|_| stage.begins()).collect();
+    assert_eq!(begun, ["1", "2", "3", "4"]);
+    for _ in 0..4 {
+        assert_eq!(stage.delivery(), Some(FailureKind::Timeout));
+    }
+    assert!(stage.begun.try_recv().is_err(), "not more than four at a time");
+    for _ in 0..6 {
+        stage.ends(Outcome::Accepted);
+    }
+    assert_eq!([stage.begins(), stage.begins()], ["5", "6"]);
+    let taken = std::iter::from_fn(|| Some(stage.delivery())).filter(Option::is_none).take(6).count();
+    assert_eq!(taken, 6);
     assert!(stage.stop().is_empty());
 }
 

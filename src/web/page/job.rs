@@ -27,6 +27,8 @@ pub(super) struct Job<'a> {
     pub(super) stuck: Fact,
     /// Why it stands still, as a sentence goes on.
     pub(super) cause: Option<&'static str>,
+    /// What its process does, as a sentence goes on.
+    pub(super) process: Option<String>,
     pub(super) deadline: Option<Deadline>,
     pub(super) message: &'a str,
     pub(super) last_line: Option<&'a str>,
@@ -109,10 +111,11 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
             .then(|| view.estimate_mode.get().map(|mode| text::spoken(mode.as_str())))
             .flatten(),
         fit: fit(view, snapshot),
-        misplaced: view.outputs.iter().any(|output| output.on_expected_mount == Some(false)),
+        misplaced: misplaced(view),
         pace: pace(view),
         stuck: stuck(view, now),
         cause: is_stalled.then(|| view.stall_cause.unwrap_or(StallCause::Unknown).explained()),
+        process: view.process.as_ref().map(|process| process.explained()),
         deadline: view.deadline_at.map(|at| deadline(view, at)),
         message: &view.message,
         last_line: view.last_line.as_deref(),
@@ -120,10 +123,17 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
     }
 }
 
+/// Whether an output path is on another volume than it should be or was.
+fn misplaced(view: &JobView) -> bool {
+    view.outputs.iter().any(|output| output.on_expected_mount == Some(false) || output.moved_from.is_some())
+}
+
 /// A job that waits would say "unknown" five times over.
 fn unseen(view: &JobView) -> Option<&str> {
     match view.state {
-        JobState::Waiting | JobState::Reading if view.output_bytes.get().is_none_or(|bytes| bytes == 0.0) => {
+        JobState::Waiting | JobState::Reading
+            if !misplaced(view) && view.output_bytes.get().is_none_or(|bytes| bytes == 0.0) =>
+        {
             view.done.reason()
         }
         _ => None,

@@ -196,6 +196,13 @@ pub(super) fn lost(snapshot: &Snapshot) -> impl Iterator<Item = &SourceView> {
 /// What answered before and does not now, and other things of ours that are wrong.
 pub(super) fn broken(snapshot: &Snapshot) -> Vec<Broken<'_>> {
     let mut list: Vec<_> = lost(snapshot).map(|source| silent(source, snapshot.at)).collect();
+    for file in snapshot.drop_ins_left_out.iter().flatten() {
+        list.push(Broken {
+            what: format!("drop-in file {}", file.file),
+            reason: &file.problem,
+            last: "left out".to_owned(),
+        });
+    }
     for worker in snapshot.workers.iter().filter(|worker| !worker.up) {
         list.push(Broken {
             what: format!("worker process {}", worker.worker),

@@ -28,6 +28,7 @@ fn snapshot() -> Snapshot {
         jobs_dropped: 0,
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
+        drop_ins_left_out: None,
     }
 }
 

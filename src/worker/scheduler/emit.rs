@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::model::job::OutputReading;
+use crate::model::job::{LeftOut, OutputReading};
 use crate::model::volume::Mount;
 use crate::model::{Fact, Failure, FailureKind, JobName, Observation, SourceId, VolumeId};
 use crate::sources::progress::DropIns;
@@ -54,9 +54,9 @@ impl Scheduler {
                     self.emit(source, None, Fact::Kept { kept });
                 }
             }
-            (Kind::Output { job, output }, Outcome::Measured { place, measured, more }) => {
+            (Kind::Output { job, output }, Outcome::Measured { place, measured, avail, more }) => {
                 let Some(config) = self.plan.jobs.get(job).and_then(|job| job.outputs.get(output)) else { return };
-                let reading = reports::output(config, &self.table, place, measured);
+                let reading = OutputReading { avail, ..reports::output(config, &self.table, place, measured) };
                 self.set_output(job, output, reading, None, Some(took));
                 if more {
                     self.send_on_its_way(id);
@@ -72,6 +72,12 @@ impl Scheduler {
                     self.report_mounts();
                 }
             }
+            (Kind::Process(job), Outcome::Process(Ok(reading))) => {
+                if let Some(job) = self.plan.jobs.get(job).map(|job| job.name.clone()) {
+                    self.emit(SourceId::process(&job), Some(took), Fact::Process { job, reading });
+                }
+            }
+            (_, Outcome::Process(Err(failure))) => self.fail(id, failure),
             (Kind::DropIns, Outcome::DropIns(Ok(found))) => self.take_drop_ins(found, took),
             (Kind::DropIns, Outcome::DropIns(Err(failure))) => self.fail(id, failure),
             // An outcome belongs to the action of its kind; there are no other pairs.
@@ -106,6 +112,11 @@ impl Scheduler {
                 // Where a path is does not depend on an answer: the volume's own source says that it hangs.
                 self.paths.set(index, reading, None);
                 self.report_paths(None);
+            }
+            Kind::Process(job) => {
+                if let Some(job) = self.plan.jobs.get(job) {
+                    self.emit(SourceId::process(&job.name), None, Fact::Failed { failure });
+                }
             }
             Kind::DropIns => self.emit(SourceId::jobs_dir(), None, Fact::Failed { failure }),
         }
@@ -155,8 +166,10 @@ impl Scheduler {
         for (file, problem) in problems.difference(&self.problems) {
             tracing::warn!(file, problem, "a drop-in progress file was left out");
         }
+        let left_out = problems.iter().cloned().map(|(file, problem)| LeftOut { file, problem }).collect();
         self.problems = problems;
-        self.emit(SourceId::jobs_dir(), Some(took), Fact::DropIns { jobs: found.jobs, dropped: found.dropped });
+        let fact = Fact::DropIns { jobs: found.jobs, dropped: found.dropped, left_out };
+        self.emit(SourceId::jobs_dir(), Some(took), fact);
     }
 
     /// The source of a volume's space, by the mount point that it is reported with.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::config::ProcessSelector;
 use crate::model::{Failure, FailureKind, SourceId, VolumeId};
 use crate::sources::mounts::walk::Walk;
 use crate::sources::mounts::{MountTable, under};
 use crate::sources::outputs::Measurer;
+use crate::sources::processes;
 use crate::sources::progress::{DropInFolder, Lasting};
 use crate::worker::errand::{Action, Errand, lane_of, unknown_lane};
 use crate::worker::{Plan, reports};
@@ -36,6 +38,8 @@ pub enum Kind {
         /// Index into its outputs.
         output: usize,
     },
+    /// The process of the job with this index.
+    Process(usize),
     /// The configured volume path with this index.
     Path(usize),
     /// The drop-in folder.
@@ -75,6 +79,7 @@ pub fn planned(plan: &Plan) -> Vec<Kind> {
     let jobs = || plan.jobs.iter().enumerate();
     let mut kinds: Vec<Kind> = (0..plan.volumes.len()).map(Kind::Path).collect();
     kinds.extend(plan.jobs_dir.iter().map(|_| Kind::DropIns));
+    kinds.extend(jobs().filter(|(_, planned)| planned.process.is_some()).map(|(job, _)| Kind::Process(job)));
     kinds.extend(
         jobs().flat_map(|(job, planned)| (0..planned.progress.len()).map(move |which| Kind::Progress { job, which })),
     );
@@ -89,15 +94,30 @@ fn table_lane() -> VolumeId {
     VolumeId::new("mountinfo")
 }
 
-/// Whether it is that lane, which no mount table knows.
+/// The lane in which the process table is searched: to read the command line of a process that hangs may hang.
+fn process_lane() -> VolumeId {
+    VolumeId::new("processes")
+}
+
+/// Whether it is a lane of a table of the kernel, which no mount table knows.
 pub fn is_table_lane(lane: &VolumeId) -> bool {
-    lane.as_str() == "mountinfo"
+    *lane == table_lane() || *lane == process_lane()
+}
+
+/// The pid file of a job, where it has one.
+fn pid_file(plan: &Plan, job: usize) -> Option<&PathBuf> {
+    match plan.jobs.get(job)?.process.as_ref()? {
+        ProcessSelector::PidFile(path) => Some(path),
+        _ => None,
+    }
 }
 
 /// The failure of everything in a lane that hangs. Without a number that changes, so that it is one line in a log.
 pub fn hung(table: &MountTable, lane: &VolumeId, after: Duration) -> Failure {
-    let place = if is_table_lane(lane) {
+    let place = if *lane == table_lane() {
         "the mount table".to_owned()
+    } else if *lane == process_lane() {
+        "the process table".to_owned()
     } else if *lane == unknown_lane() {
         "a file system that the mount table does not show".to_owned()
     } else {
@@ -130,6 +150,7 @@ impl Task {
                 self.action = Some(Action::Space { path });
                 return Ok(lane);
             }
+            Kind::Process(job) if pid_file(plan, *job).is_none() => return Ok(process_lane()),
             _ => {}
         }
         let walk = Walk::new(&self.start(plan), &plan.rootfs);
@@ -175,6 +196,7 @@ impl Task {
             }
             Kind::Path(index) => plan.volumes.get(*index).cloned(),
             Kind::DropIns => plan.jobs_dir.clone(),
+            Kind::Process(job) => pid_file(plan, *job).cloned(),
             Kind::Table | Kind::Space(_) => None,
         }
         .unwrap_or_else(|| PathBuf::from("/"))
@@ -196,6 +218,12 @@ impl Task {
             Kind::DropIns => {
                 let folder = under(&plan.rootfs, &self.start(plan));
                 Action::DropIns(Box::new(DropInFolder::new(folder, plan.limits.jobs, plan.limits.line)))
+            }
+            Kind::Process(job) => {
+                plan.jobs.get(*job).and_then(|job| job.process.clone()).map_or(Action::Locate, |selector| {
+                    let pid_file = pid_file(plan, *job).map(|path| under(&plan.rootfs, path));
+                    Action::Process(Box::new(processes::Watch::new(plan.procfs.clone(), selector, pid_file)))
+                })
             }
             Kind::Table => Action::Table { procfs: plan.procfs.clone(), rootfs: plan.rootfs.clone() },
             Kind::Path(_) | Kind::Space(_) => Action::Locate,

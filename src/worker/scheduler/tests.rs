@@ -81,7 +81,7 @@ impl Machine {
             which: "log".into(),
             kind: ProgressKind::Log { path: log, format: LogFormat::Auto, bar: None },
         }];
-        self.plan.jobs.push(PlannedJob { name: JobName::new(name), progress, outputs });
+        self.plan.jobs.push(PlannedJob { name: JobName::new(name), progress, outputs, process: None });
     }
 
     fn start(self, open: Opener) -> Running {

@@ -3,11 +3,6 @@
 //! Needs root. `LONGHAUL_TEST_WITHOUT=mounts` (and `fuse`, separated by commas) leaves those tests out by name; without
 //! that a missing privilege is a failure.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-
-#[path = "support/hangfs.rs"]
-mod hangfs;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,25 +16,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use hangfs::HangFs;
+use super::support::hangfs::HangFs;
+use super::support::sidecar::{is_root as root, without};
 
 /// Long enough for a loaded machine; nothing waits so long that works.
 const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Whether the tests that need `privilege` were switched off; panics when they were not and cannot run.
-fn without(privilege: &str, there: bool) -> bool {
-    let switched_off = std::env::var("LONGHAUL_TEST_WITHOUT").unwrap_or_default();
-    if switched_off.split(',').any(|name| name.trim() == privilege) {
-        eprintln!("left out: LONGHAUL_TEST_WITHOUT names {privilege}");
-        return true;
-    }
-    assert!(there, "this test needs root ({privilege}): run it as root, or set LONGHAUL_TEST_WITHOUT={privilege}");
-    false
-}
-
-fn root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
 
 fn command(line: &str) {
     let status = Command::new("sh").arg("-c").arg(line).status().unwrap();
@@ -80,7 +61,12 @@ impl Worker {
             rootfs: "/".into(),
             poll_interval: Duration::from_millis(200),
             limits: Limits { jobs: 10, response: 1 << 20, line: 1 << 20 },
-            jobs: vec![PlannedJob { name: JobName::new("job"), progress: Vec::new(), outputs: outputs.to_vec() }],
+            jobs: vec![PlannedJob {
+                name: JobName::new("job"),
+                progress: Vec::new(),
+                outputs: outputs.to_vec(),
+                process: None,
+            }],
             volumes: volumes.to_vec(),
             jobs_dir: None,
             kept: Kept::default(),
@@ -158,11 +144,7 @@ impl Worker {
 
 /// Whether any thread of the process is in state D.
 fn hangs_in_the_kernel(pid: i32) -> bool {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    tasks.flatten().any(|task| {
-        std::fs::read_to_string(task.path().join("stat"))
-            .is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('D')))
-    })
+    super::stuck_threads(pid.cast_unsigned()) > 0
 }
 
 #[tokio::test(flavor = "multi_thread")]

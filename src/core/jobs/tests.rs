@@ -1,0 +1,159 @@
+//! A job from its sources to its end.
+
+use super::*;
+use crate::model::JobName;
+use crate::model::job::FirstLine;
+
+fn job() -> Job {
+    let config = config::Job {
+        name: JobName::new("synth"),
+        stage: None,
+        after: vec![],
+        engines: vec![],
+        progress: vec![],
+        total: None,
+        max_tokens: None,
+        process: None,
+        outputs: vec![config::Output { path: "/data/out".into(), expect_mount: None }],
+        deadline: None,
+        stall_min: Duration::from_secs(300),
+    };
+    Job::new(config, Duration::from_secs(60))
+}
+
+fn log(done: f64, elapsed: f64) -> Reading {
+    Reading {
+        done: Some(done),
+        total: Some(1000.0),
+        failed: Some(0.0),
+        elapsed: Some(elapsed),
+        first: Some(FirstLine { done: 100.0, elapsed: 100.0 }),
+        tokens_per_item: Some(1000.0),
+        ..Reading::default()
+    }
+}
+
+fn at(seconds: f64) -> Time {
+    Time::from_seconds(seconds)
+}
+
+fn see(job: &mut Job, reading: &Reading, now: f64) {
+    job.read(&SourceId::new("log"), SourceKind::Log, reading, at(now));
+    job.tick(None, at(now));
+}
+
+fn bytes(bytes: u64) -> Vec<OutputReading> {
+    vec![OutputReading {
+        path: "/data/out".into(),
+        volume: None,
+        bytes: Some(bytes),
+        files: None,
+        avail: None,
+        reason: None,
+        on_expected_mount: None,
+    }]
+}
+
+#[test]
+fn a_run_from_waiting_to_finished() {
+    let mut job = job();
+    job.tick(None, at(0.0));
+    assert_eq!(job.state(at(9e9)), JobState::Waiting, "what has not started cannot stall");
+    see(&mut job, &log(100.0, 100.0), 1100.0);
+    assert_eq!(job.started(), Some(at(1000.0)));
+    see(&mut job, &log(200.0, 200.0), 1200.0);
+    assert_eq!(job.state(at(1200.0)), JobState::Running);
+    let seconds = job.forecast(at(1200.0)).known().unwrap().seconds;
+    assert!((seconds.mid - 800.0).abs() < 40.0 && seconds.low.unwrap() < 800.0, "{seconds:?}");
+    assert_eq!(job.items_per_second(at(1200.0)).get(), Some(1.0));
+    assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
+    job.measured(&bytes(2000), |_| None);
+    assert_eq!(job.projected_output_bytes().get(), Some(Bounds::only(10_000.0)));
+    for second in (1205..=1501).step_by(4) {
+        see(&mut job, &log(200.0, 200.0), f64::from(second));
+    }
+    assert_eq!(job.state(at(1501.0)), JobState::Stalled);
+    see(&mut job, &log(1000.0, 1000.0), 2000.0);
+    assert_eq!((job.state(at(2000.0)), job.stalled(at(9000.0)).get()), (JobState::Finishing, Some(false)));
+    job.measured(&bytes(3000), |_| None);
+    job.tick(None, at(2025.0));
+    job.tick(Some(5.0), at(2035.0));
+    assert_eq!(job.state(at(2035.0)), JobState::Finishing, "b73: still writing");
+    job.tick(Some(6.0), at(2056.0));
+    assert_eq!((job.state(at(2056.0)), job.ended()), (JobState::Finished, Some(at(2025.0))));
+    assert!(job.forecast(at(2056.0)).get().is_none() && job.idle(at(2056.0)).get().is_none());
+}
+
+#[test]
+fn a_count_that_goes_back_is_a_new_run_only_after_an_end_or_a_new_file() {
+    let mut job = job();
+    see(&mut job, &log(900.0, 900.0), 1000.0);
+    see(&mut job, &log(890.0, 905.0), 1010.0);
+    assert_eq!(job.started(), Some(at(100.0)), "somebody edits the file");
+    see(&mut job, &Reading { generation: 1, ..log(10.0, 5.0) }, 2000.0);
+    assert_eq!((job.started(), job.ended()), (Some(at(1995.0)), None));
+    see(&mut job, &Reading { generation: 1, ..log(1000.0, 900.0) }, 3000.0);
+    job.tick(None, at(3031.0));
+    assert!(job.ended().is_some());
+    see(&mut job, &Reading { generation: 1, ..log(7.0, 3.0) }, 4000.0);
+    assert_eq!((job.started(), job.ended()), (Some(at(3997.0)), None));
+}
+
+#[test]
+fn what_a_restarted_worker_repeats_is_taken_once() {
+    let mut job = job();
+    let source = SourceId::progress(&job.config.name, "jsonl");
+    let read = |job: &mut Job, from, tokens: &[u32]| {
+        let lengths = Some(Box::new(Lengths { from, tokens: tokens.to_vec() }));
+        job.read(&source, SourceKind::Jsonl, &Reading { done: Some(9.0), lengths, ..Reading::default() }, at(1.0));
+        job.run.taken[&source]
+    };
+    assert_eq!(read(&mut job, 0, &[5, 6, 7]), 3);
+    assert_eq!(read(&mut job, 0, &[5, 6]), 3);
+    assert_eq!(read(&mut job, 2, &[7, 8]), 4);
+    assert_eq!(read(&mut job, 10, &[1]), 11, "what was never told is counted all the same");
+    assert!(job.readings.values().all(|seen| seen.reading.lengths.is_none()));
+}
+
+#[test]
+fn b76_the_configured_total_makes_an_eta_where_the_log_has_none() {
+    let mut job = job();
+    let without = |done, elapsed| Reading { total: None, ..log(done, elapsed) };
+    see(&mut job, &without(100.0, 100.0), 100.0);
+    see(&mut job, &without(200.0, 200.0), 200.0);
+    assert!(job.forecast(at(200.0)).reason().unwrap().contains("total"));
+    job.config.total = Some(400.0);
+    assert_eq!(job.forecast(at(200.0)).known().unwrap().seconds.mid, 200.0);
+}
+
+/// influxdata/telegraf#16871: a mount that vanished is not an emptier disk.
+#[test]
+fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {
+    let mount = |id: &str, device: &str, mountpoint: &str| Mount {
+        id: VolumeId::new(id),
+        device: device.into(),
+        fstype: "nfs4".into(),
+        mountpoint: mountpoint.into(),
+        readonly: false,
+    };
+    let home = mount("0:51", "filer:/export", "/data");
+    let on = |id: &str, bytes| OutputReading {
+        path: "/data/out".into(),
+        volume: Some(VolumeId::new(id)),
+        bytes,
+        files: None,
+        avail: None,
+        reason: None,
+        on_expected_mount: None,
+    };
+    let mut job = job();
+    let root = mount("8:1", "/dev/sda1", "/");
+    // Not there yet: where it would be made says nothing.
+    job.measured(&[on("8:1", None)], |_| Some(&root));
+    job.measured(&[on("0:51", Some(7))], |_| Some(&home));
+    assert_eq!(job.moved_from(&on("0:51", Some(7)), &home), None);
+    assert_eq!(job.moved_from(&on("8:1", Some(0)), &root), Some(&home));
+    // NFS gives a new number with each mount; a bind mount that is gone gives the same number another name.
+    assert_eq!(job.moved_from(&on("0:52", Some(7)), &mount("0:52", "filer:/export", "/data")), None);
+    assert_eq!(job.moved_from(&on("0:51", Some(7)), &mount("0:51", "filer:/export", "/data-long")), None);
+}
