@@ -26,7 +26,8 @@ pub const EXIT_CONFIG: u8 = 78;
 /// Prometheus exporter and alerting sidecar for jobs that run for hours or days on GPU machines.
 ///
 /// Without a subcommand it runs: it watches all volumes, NVIDIA GPUs, a vLLM on 127.0.0.1:8000 if one answers, drop-in
-/// progress files in /run/longhaul/jobs, and whatever --config.file names; it serves /metrics and a status page on 127.0.0.1:10787.
+/// progress files in /run/longhaul/jobs, and whatever --config.file names; it serves /metrics and a status page on
+/// 127.0.0.1:10787.
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 struct Cli {

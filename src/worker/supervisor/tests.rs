@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use super::super::Plan;
 use super::*;
 use crate::clock::Anchor;
 use crate::config::Limits;
