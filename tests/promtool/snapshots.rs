@@ -8,8 +8,8 @@ use longhaul::alerts::{EMBEDDED, Machine, Rules};
 use longhaul::catalog;
 use longhaul::model::gpu::{Errors, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier};
 use longhaul::model::snapshot::{
-    AlertState, EngineState, EngineView, GpuView, GpusView, JobState, JobView, LastXid, NotificationsView, OutputView,
-    PathView, ProcessState, ProcessView, SourceView, StallCause, VolumeView, XidsView,
+    AlertState, EngineState, EngineView, GpuView, GpusView, JobState, JobView, LastXid, ModelView, NotificationsView,
+    OutputView, PathView, ProcessState, ProcessView, SourceView, StallCause, VolumeView, XidsView,
 };
 use longhaul::model::{Answer, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, Time, VolumeId};
 
@@ -82,6 +82,23 @@ fn job(name: &str) -> JobView {
 fn drift<T: Clone>(random: &mut Random, current: &mut T, values: &[T]) {
     if random.percent(6) {
         *current = values[random.below(values.len())].clone();
+    }
+}
+
+fn model() -> ModelView {
+    let unknown = || Answer::unknown("not in this test");
+    ModelView {
+        generation_tokens_per_second: unknown(),
+        prompt_tokens_per_second: unknown(),
+        running: unknown(),
+        waiting: unknown(),
+        kv_cache_usage: unknown(),
+        kv_cache_usage_max: unknown(),
+        preemptions_per_second: unknown(),
+        finished_requests_per_second: unknown(),
+        ranks: 1,
+        stuck_seconds: 0.0,
+        stuck_rank: None,
     }
 }
 
@@ -187,7 +204,7 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
             interrupted: Answer::unknown("it answers"),
             last_scrape_at: Answer::unknown("never seen"),
             reason: None,
-            models: BTreeMap::new(),
+            models: BTreeMap::from([("m".to_owned(), model())]),
         })
         .into();
     now.sources = ["engine/vllm0", "volume//data", "progress/synth/log", "mounts"]
@@ -264,8 +281,17 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
             volume.seconds_to_full = known_or_not(left);
         }
         for engine in &mut now.engines {
-            drift(random, &mut engine.state, &[EngineState::Up, EngineState::Down]);
+            drift(random, &mut engine.state, &[EngineState::Up, EngineState::Down, EngineState::CrashLoop]);
+            if engine.state == EngineState::Up && !engine.up && engine.last_scrape_at.get().is_some() {
+                engine.last_restart_at = Answer::Known(now.at - 12.5);
+            }
             engine.up = engine.state == EngineState::Up;
+            let mut interrupted = engine.interrupted.get();
+            drift(random, &mut interrupted, &[Some(0.0), Some(3.0), None]);
+            engine.interrupted = known_or_not(interrupted);
+            for model in engine.models.values_mut() {
+                drift(random, &mut model.stuck_seconds, &[0.0, 299.0, 301.0]);
+            }
             if engine.up || engine.state == EngineState::Down && engine.last_scrape_at.get().is_none() {
                 engine.last_scrape_at = Answer::Known(now.at - 2.5);
             }

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::Plan;
 use super::*;
 use crate::clock::Anchor;
 use crate::config::Limits;
