@@ -2,7 +2,8 @@
 //!
 //! Each has what `longhaul replay` shows beside it, and replays to the same bytes twice. `vllm-run1` and `vllm-run2` are
 //! a real vLLM with a real generation script (made by `tests/tools/recording-from-run`); the `demo-*` ones are the demo
-//! with each of its faults (`longhaul demo --record`). What a golden file cannot say, that it is right, is asked below.
+//! with each of its faults (`longhaul demo --record`); `gpu-lost` is our own library of NVML, two GPUs of which one falls
+//! off with Xid 79. What a golden file cannot say, that it is right, is asked below.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
