@@ -92,6 +92,20 @@ pub fn restore<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> 
     Ok(Restored::SetAside { moved_to, reason })
 }
 
+/// Looks at the versioned state `folder/name` of somebody who may be running: changes nothing. `None` when there is none.
+pub fn look<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> io::Result<Option<T>> {
+    let content = match read_regular(&folder.join(name)) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let found: Version = serde_json::from_slice(&content)?;
+    if found.version != version {
+        return Err(io::Error::other(format!("{name} has version {}, not {version}", found.version)));
+    }
+    Ok(Some(serde_json::from_slice::<Envelope<T>>(&content)?.state))
+}
+
 /// Opened without blocking: a FIFO in the place of a file must not hang the start.
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;

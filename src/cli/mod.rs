@@ -12,6 +12,7 @@ pub mod probe;
 mod record;
 mod replay;
 mod run;
+mod scorecard;
 mod settings;
 pub mod status;
 mod worker;
@@ -55,6 +56,8 @@ enum Command {
     Record(record::Args),
     /// Show what longhaul made, or would have made, of a recording.
     Replay(replay::Args),
+    /// Show how good the forecasts of past runs were.
+    Scorecard(scorecard::Args),
     /// Write the alert rules, the dashboards and a scrape snippet to a folder.
     Assets(assets::Args),
     /// A worker process: runs the sources that can hang.
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Init(args) => init::run(&args),
         Command::Record(args) => record::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Scorecard(args) => scorecard::run(&args),
         Command::Assets(args) => assets::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker(args) => worker::run(&args),
     };

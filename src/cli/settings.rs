@@ -154,7 +154,7 @@ pub fn lines(problems: &[RuleProblem]) -> String {
 }
 
 /// `/var/lib/longhaul` for root; what systemd hands out with `StateDirectory=`; else the user's own state folder.
-fn default_storage() -> PathBuf {
+pub fn default_storage() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // With several `StateDirectory=` systemd puts colons between them.
     if let Some(folders) = std::env::var("STATE_DIRECTORY").ok().filter(|folders| !folders.is_empty()) {

@@ -18,6 +18,8 @@ mod gpus;
 mod table;
 mod view;
 
+pub(super) use table::{Column, Table};
+
 pub(super) use table::cut;
 pub use view::render;
 

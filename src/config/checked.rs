@@ -14,6 +14,9 @@ use crate::model::{EngineName, JobName};
 /// Of `storage.path`.
 pub const DEFAULT_STORAGE: &str = "/var/lib/longhaul";
 
+/// Of `stall.min`.
+pub const DEFAULT_STALL: Duration = Duration::from_secs(300);
+
 /// Everything that is configured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -143,6 +146,60 @@ pub struct Job {
     pub deadline: Option<f64>,
     /// Nothing moved for this long is a stall.
     pub stall_min: Duration,
+    /// The job whose tokens and items it works through.
+    #[serde(default)]
+    pub tokens_from: Option<JobName>,
+    /// The prompts of `tokens_from` count besides its answers.
+    #[serde(default)]
+    pub include_prompt_tokens: bool,
+    /// How large its output is, where that is configured.
+    #[serde(default)]
+    pub size: Option<OutputSize>,
+    /// Known throughput by concurrency.
+    #[serde(default)]
+    pub baseline: Vec<Baseline>,
+}
+
+impl Job {
+    /// A job of that name with nothing configured.
+    pub const fn new(name: JobName) -> Self {
+        Self {
+            name,
+            stage: None,
+            after: Vec::new(),
+            engines: Vec::new(),
+            progress: Vec::new(),
+            total: None,
+            max_tokens: None,
+            process: None,
+            outputs: Vec::new(),
+            deadline: None,
+            stall_min: DEFAULT_STALL,
+            tokens_from: None,
+            include_prompt_tokens: false,
+            size: None,
+            baseline: Vec::new(),
+        }
+    }
+}
+
+/// How large an output is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputSize {
+    /// `bytes_per_item`.
+    BytesPerItem(f64),
+    /// `bytes_per_token`, or `hidden_states`: layers x hidden size x bytes of a value.
+    BytesPerToken(f64),
+}
+
+/// Throughput that somebody measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Requests in flight.
+    pub concurrency: f64,
+    /// Tokens generated per second.
+    pub tokens_per_second: f64,
 }
 
 /// A place in a pipeline.

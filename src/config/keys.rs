@@ -119,19 +119,14 @@ pub const JOB: Section = Section {
         key("max_tokens", "a number", "none", "The most tokens an answer can have: a forecast expects none longer."),
         key("process", "a mapping", "none", "The process that does the work: one of the four keys."),
         key("outputs", "a list", "empty", "Where it writes."),
-        key("baseline", "a list", "none", "Known throughput by concurrency.")
-            .later("does not use baselines yet; ignored"),
+        key("baseline", "a list", "none", "Known throughput by concurrency."),
         key("deadline", "a time with offset", "none", "When it should be done, as 2026-12-01T08:00:00Z."),
         key("stall", "a mapping", "", "When it counts as stuck."),
-        key("tokens_from", "a job name", "none", "The job whose tokens this one works through.")
-            .later("does not plan a stage from another's tokens yet; ignored"),
+        key("tokens_from", "a job name", "none", "The job whose tokens this one works through."),
         key("include_prompt_tokens", "true or false", "false", "Prompt tokens of `tokens_from` count too."),
-        key("hidden_states", "a mapping", "none", "Bytes per token as layers x hidden size x type.")
-            .later("does not plan bytes from hidden_states yet; ignored"),
-        key("bytes_per_token", "a size", "none", "Bytes of output per token.")
-            .later("does not plan bytes from bytes_per_token yet; ignored"),
-        key("bytes_per_item", "a size", "measured", "Bytes of output per item.")
-            .later("does not plan bytes from bytes_per_item yet; ignored"),
+        key("hidden_states", "a mapping", "none", "Bytes of output per token, as layers x hidden size x type."),
+        key("bytes_per_token", "a size", "none", "Bytes of output per token."),
+        key("bytes_per_item", "a size", "measured", "Bytes of output per item."),
         key("only_on", "a host name", "every host", "The host that mails about a job which several watch.")
             .later("does not honour only_on yet, so every host that watches this job mails; ignored"),
     ],

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config;
+use crate::estimate::drift::Conditions;
 use crate::estimate::eta::Look;
 use crate::estimate::rate::CounterRate;
 use crate::model::engine::{EngineSample, ModelSample, RankSample};
@@ -189,6 +190,22 @@ impl Engine {
             held: sum(|rank| rank.generation_tokens)
                 .zip(sum(|rank| rank.finished_tokens))
                 .map(|(all, finished)| all - finished),
+        })
+    }
+
+    /// Under which conditions it generates, by its last scrape.
+    pub fn conditions(&self) -> Option<Conditions> {
+        let ranks = || self.sample.models.values().flat_map(|model| model.ranks.values());
+        let sum = |read: fn(&RankSample) -> Option<f64>| sum_known(ranks().map(read));
+        let (running, waiting) = self.requests()?;
+        let count = sum_known(ranks().map(|_| Some(1.0)))?;
+        Some(Conditions {
+            generated: self.tokens,
+            running,
+            waiting,
+            kv_cache_usage: sum(|rank| rank.kv_cache_usage).map(|all| all / count),
+            preemptions: sum(|rank| rank.preemptions),
+            prompt_tokens: sum(|rank| rank.prompt_tokens),
         })
     }
 

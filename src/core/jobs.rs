@@ -12,14 +12,17 @@ use std::time::Duration;
 
 use super::merge::{Merged, SourceKind, merge};
 use super::process::Process;
+use super::trend::Trend;
 use crate::config::{self, Progress, ProgressKind};
+use crate::estimate::drift::Conditions;
 use crate::estimate::eta::{Eta, Evidence, Forecast, Look, Settings};
 use crate::estimate::pace::Pace;
+use crate::estimate::revision::Picture;
 use crate::estimate::stall::{Counts, Stall};
 use crate::model::job::{Lengths, OutputReading, Reading};
 use crate::model::snapshot::{JobState, ProcessState, ProcessView};
 use crate::model::volume::Mount;
-use crate::model::{Answer, Bounds, SourceId, Time, VolumeId};
+use crate::model::{Answer, SourceId, Time, VolumeId};
 use crate::text;
 
 /// All items are done and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
@@ -42,6 +45,8 @@ pub struct Job {
     patience: Duration,
     outputs: Vec<OutputReading>,
     process: Process,
+    /// Of each of them, the bytes that no other output below it has.
+    own: Vec<Option<f64>>,
     merged: Merged,
     /// For its engine, see [`Job::waits_for_engine`].
     waits: bool,
@@ -75,6 +80,7 @@ struct Run {
     writes: Stall,
     /// The volume on which each output path was first there.
     homes: BTreeMap<String, Mount>,
+    trend: Trend,
 }
 
 impl Run {
@@ -92,6 +98,7 @@ impl Run {
             moves: Stall::new(patience),
             writes: Stall::new(patience),
             homes: BTreeMap::new(),
+            trend: Trend::default(),
         }
     }
 }
@@ -120,6 +127,7 @@ impl Job {
             patience,
             outputs: Vec::new(),
             process: Process::default(),
+            own: Vec::new(),
             merged: Merged::default(),
             waits: false,
             run,
@@ -145,10 +153,12 @@ impl Job {
         self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
         if config.outputs != self.config.outputs {
             self.outputs.clear();
+            self.own.clear();
         }
         let estimated_the_same = settings(&config) == settings(&self.config) && config.engines == self.config.engines;
         if !estimated_the_same {
             self.run.eta = Eta::new(settings(&config));
+            self.run.trend = Trend::default();
         }
         self.patience = patience(poll_interval);
         self.config = config;
@@ -192,15 +202,17 @@ impl Job {
     }
 
     /// The job's engines were scraped.
-    pub fn looked(&mut self, look: Look, at: Time) {
+    pub fn looked(&mut self, look: Look, conditions: Conditions, at: Time) {
         if self.run.ended.is_none() {
             self.run.eta.look(look, at);
+            self.run.trend.looked(look, conditions, &self.config.baseline, at);
         }
     }
 
     /// One of the job's engines did not answer, or nobody asked it for a while.
     pub fn engine_down(&mut self) {
         self.run.eta.engine_down();
+        self.run.trend.engine_down();
     }
 
     /// Whether an engine of it has not answered yet. A job with nothing done waits for it: that is no stall, however long
@@ -241,6 +253,45 @@ impl Job {
     /// Its process, where one is configured.
     pub fn process_view(&self, now: Time, unix: impl Fn(Time) -> f64) -> Option<ProcessView> {
         self.config.process.as_ref().map(|_| self.process.view(now, self.patience, unix))
+    }
+
+    /// Of each output path, the bytes that no other output below it has.
+    pub fn wrote(&mut self, own: Vec<Option<f64>>, at: Time) {
+        self.own = own;
+        if let Answer::Known(bytes) = self.output_bytes() {
+            self.run.trend.written.record(bytes, at);
+        }
+    }
+
+    /// The bytes of its own under an output path.
+    pub fn own_bytes(&self, output: usize) -> Option<f64> {
+        self.own.get(output).copied().flatten()
+    }
+
+    /// Takes the forecast into the history of the run; moments are Unix seconds.
+    pub fn remember_forecast(&mut self, now: Time, at: f64, started: Option<f64>) {
+        let Answer::Known(forecast) = self.forecast(now) else { return };
+        let (Some(total), Some(settled)) = (self.total(), self.settled()) else { return };
+        self.run.trend.forecast(Picture {
+            at,
+            started,
+            left: forecast.seconds.mid,
+            total,
+            items_left: (total - settled).max(0.0),
+            tokens_per_item: forecast.tokens_per_item.map(|tokens| tokens.mid),
+            mode: forecast.mode,
+            paused: 0.0,
+        });
+    }
+
+    /// What is followed of the run beside its count.
+    pub const fn trend(&self) -> &Trend {
+        &self.run.trend
+    }
+
+    /// How long it may stand still: as configured, and longer where its own pace explains more.
+    pub fn stall_threshold(&self) -> Duration {
+        self.config.stall_min.max(self.run.moves.usual_patience())
     }
 
     /// Both at once.
@@ -295,10 +346,10 @@ impl Job {
             return Answer::Known(false);
         }
         // An engine that generates is enough to know that the job goes on, whoever else does not answer.
-        if self.run.moves.last_moved().is_some_and(|moved| now.since(moved) <= self.config.stall_min) {
+        if self.run.moves.last_moved().is_some_and(|moved| now.since(moved) <= self.stall_threshold()) {
             return Answer::Known(false);
         }
-        self.while_somebody_looks(now, || self.run.moves.idle().map(|idle| idle > self.config.stall_min))
+        self.while_somebody_looks(now, || self.run.moves.idle().map(|idle| idle > self.stall_threshold()))
     }
 
     /// How long nothing moved, as far as somebody looked.
@@ -385,9 +436,9 @@ impl Job {
             return Answer::unknown("the output paths have not been measured yet");
         }
         let mut sum = 0.0;
-        for output in &self.outputs {
-            match output.bytes {
-                Some(bytes) => sum += bytes as f64,
+        for (place, output) in self.outputs.iter().enumerate() {
+            match self.own_bytes(place).or(output.bytes.map(|bytes| bytes as f64)) {
+                Some(bytes) => sum += bytes,
                 None => {
                     let reason = output.reason.clone().unwrap_or_else(|| "not measured yet".to_owned());
                     return Answer::unknown(format!("{}: {reason}", output.path));
@@ -395,19 +446,6 @@ impl Job {
             }
         }
         Answer::Known(sum)
-    }
-
-    /// Bytes under its output paths at its end: bytes so far, and bytes per settled item for each that is left.
-    pub fn projected_output_bytes(&self) -> Answer<Bounds> {
-        let settled = self.settled();
-        match (self.output_bytes(), settled, self.total()) {
-            (Answer::Unknown { unknown }, ..) => Answer::Unknown { unknown },
-            (_, _, None) => Answer::unknown("the total is not known"),
-            (_, None | Some(0.0), _) => Answer::unknown("no item is done yet"),
-            (Answer::Known(bytes), Some(settled), Some(total)) => {
-                Answer::Known(Bounds::only(bytes + bytes / settled * (total - settled).max(0.0)))
-            }
-        }
     }
 
     /// All items are settled, or the job says that it has ended.
@@ -421,7 +459,7 @@ impl Job {
     }
 
     /// Items that will not come again.
-    fn settled(&self) -> Option<f64> {
+    pub fn settled(&self) -> Option<f64> {
         self.merged.settled(self.total())
     }
 

@@ -6,7 +6,9 @@
 
 use std::fmt::Write;
 
-use crate::model::snapshot::{EngineView, GpusView, JobState, JobView, ProcessState, StallCause, VolumeView};
+use crate::model::snapshot::{
+    EngineView, GpusView, JobState, JobView, ProcessState, RevisionCause, RevisionView, StallCause, VolumeView,
+};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
@@ -18,8 +20,12 @@ pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gp
     lines.extend(stall(job, engines, volumes, gpus, at));
     lines.extend(process(job));
     lines.extend(pace(job, engines));
+    lines.extend(slower(job));
+    lines.extend(cut(job));
     lines.extend(end(job, at));
+    lines.extend(job.outlook.revisions.last().filter(|_| job.state == JobState::Running).map(revised));
     lines.extend(output(job, volumes));
+    lines.extend(scores(job));
     lines.extend(job.phase.as_ref().map(|phase| format!("Phase: {phase}.")));
     lines.extend(job.last_line.as_ref().map(|line| format!("Last line: {line}")));
     lines.join("\n")
@@ -169,11 +175,19 @@ fn pace(job: &JobView, engines: &[EngineView]) -> Option<String> {
 }
 
 fn end(job: &JobView, at: f64) -> Option<String> {
-    if matches!(job.state, JobState::Finished | JobState::Waiting | JobState::Finishing) {
+    if matches!(job.state, JobState::Finished | JobState::Finishing) {
         return None;
     }
+    let starts = match (&job.outlook.starts_at, job.state) {
+        (Answer::Known(start), JobState::Waiting) => {
+            format!("Start: {}. ", forecast(start.map(|start| start - at), at))
+        }
+        _ => String::new(),
+    };
     let mut line = match &job.eta_seconds {
-        Answer::Known(bounds) => format!("End: {}", forecast(*bounds, at)),
+        Answer::Known(bounds) => format!("{starts}End: {}", forecast(*bounds, at)),
+        Answer::Unknown { .. } if job.state == JobState::Waiting && starts.is_empty() => return None,
+        Answer::Unknown { unknown } if !starts.is_empty() => format!("{starts}End: not known ({unknown})"),
         Answer::Unknown { unknown } => format!("End: not known ({unknown})"),
     };
     if let Some(mode) = job.estimate_mode.get() {
@@ -185,6 +199,9 @@ fn end(job: &JobView, at: f64) -> Option<String> {
             let spare = deadline - end.mid;
             let word = if spare >= 0.0 { "to spare" } else { "too late" };
             let _ = write!(line, ", {} {word}", text::span(spare.abs()));
+            if let Some(probability) = job.outlook.deadline_met_probability.get() {
+                let _ = write!(line, " ({:.0} % likely to be met)", probability * 100.0);
+            }
         }
     }
     line.push('.');
@@ -199,6 +216,78 @@ fn forecast(bounds: Bounds, at: f64) -> String {
     }
 }
 
+/// Whether the engines are as fast as they should be, where that can be said.
+fn slower(job: &JobView) -> Option<String> {
+    let (ratio, expected) = (job.throughput.ratio.get()?, job.throughput.expected.get()?);
+    if job.throughput.drifted.get()? {
+        let with = job.throughput.moved.iter().map(|moved| format!("; {moved}")).collect::<String>();
+        return Some(format!(
+            "SLOWER than it should be: {} of the expected {}{with}.",
+            text::percentage(ratio),
+            text::pace(expected, "tokens")
+        ));
+    }
+    Some(format!("Throughput is as expected ({} of {}).", text::percentage(ratio), text::pace(expected, "tokens")))
+}
+
+fn cut(job: &JobView) -> Option<String> {
+    let timeout = job.timeout?;
+    let age = timeout.seconds.map_or_else(String::new, |seconds| format!(", {} old", text::span(seconds)));
+    Some(format!(
+        "ANSWERS ARE CUT: {} requests were aborted at about {} tokens{age}, always the oldest: raise the timeout of the client.",
+        text::count(timeout.requests.round()),
+        text::count(timeout.tokens.round()),
+    ))
+}
+
+/// "Forecast: 2 h 48 min became 5 h: tokens per item rose from 650 to 1,066."
+fn revised(revision: &RevisionView) -> String {
+    let (was, is) = (text::span(revision.was_seconds), text::span(revision.is_seconds));
+    format!("Forecast: at {} {was} left became {is}: {}.", text::utc(revision.at), why(revision.cause))
+}
+
+/// Why a forecast changed, as a sentence goes on.
+fn why(cause: RevisionCause) -> String {
+    let whole = |value: f64| text::count(value.round());
+    let changed = |what: &str, from: f64, to: f64, say: &dyn Fn(f64) -> String| {
+        let verb = if to >= from { "rose" } else { "fell" };
+        format!("{what} {verb} from {} to {}", say(from), say(to))
+    };
+    match cause {
+        RevisionCause::TokensPerItem { from, to } => changed("tokens per item", from, to, &whole),
+        RevisionCause::TokensPerSecond { from, to } => {
+            changed("the expected throughput", from, to, &|value| text::pace(value, "tokens"))
+        }
+        RevisionCause::ItemsPerSecond { from, to } => {
+            changed("the pace", from, to, &|value| text::pace(value, "items"))
+        }
+        RevisionCause::Total { from, to } => changed("the total", from, to, &whole),
+        RevisionCause::ItemsLeft { from, to } => {
+            format!("{} items are left where {} should be", whole(to), whole(from))
+        }
+        RevisionCause::Pause { seconds } => format!("nothing could move for {}", text::span(seconds)),
+        RevisionCause::Method { from, to } => {
+            format!("the method is {} now, not {}", text::spoken(to.as_str()), text::spoken(from.as_str()))
+        }
+        RevisionCause::Overrun => "it should have been over by then".to_owned(),
+        RevisionCause::Unexplained => "of several things together".to_owned(),
+    }
+}
+
+/// How good the forecasts of a run that ended were.
+fn scores(job: &JobView) -> Option<String> {
+    if job.state != JobState::Finished {
+        return None;
+    }
+    let at = |progress: f64| {
+        let error = job.outlook.forecast_errors.iter().find(|error| (error.progress - progress).abs() < 1e-6)?;
+        let word = if error.error >= 0.0 { "long" } else { "short" };
+        Some(format!("at {:.0} % {:.0} % too {word}", progress * 100.0, (error.error * 100.0).abs()))
+    };
+    let said: Vec<String> = [0.1, 0.25, 0.5, 0.75].into_iter().filter_map(at).collect();
+    (!said.is_empty()).then(|| format!("Its forecasts of the time left were {}.", said.join(", ")))
+}
+
 fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
     if let Some((output, home)) = job.outputs.iter().find_map(|output| Some((output, output.moved_from.as_ref()?))) {
         let place = output.mountpoint.as_deref().unwrap_or("another volume");
@@ -208,11 +297,20 @@ fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
             output.path
         ));
     }
-    let written = job.output_bytes.get()?;
-    let mut line = format!("Output: {} so far", text::bytes(written));
     let projected = job.projected_output_bytes.get();
+    let mut line = match (job.output_bytes.get(), projected) {
+        (Some(written), _) => format!("Output: {} so far", text::bytes(written)),
+        (None, Some(_)) => "Output: nothing yet".to_owned(),
+        (None, None) => return None,
+    };
     if let (Some(projected), false) = (projected, job.state == JobState::Finished) {
         let _ = write!(line, ", about {} at the end", text::bytes(projected.mid));
+        if let (Some(low), Some(high)) = (projected.low, projected.high) {
+            let _ = write!(line, " (80 %: {} to {})", text::bytes(low), text::bytes(high));
+        }
+        if let Some(basis) = &job.storage.basis {
+            let _ = write!(line, ", at {basis}");
+        }
     }
     let mut seen: Vec<&str> = Vec::new();
     for output in &job.outputs {
@@ -224,12 +322,13 @@ fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
         match volume.avail.get() {
             Some(avail) => {
                 let _ = write!(line, "; {} has {} available", volume.mountpoint, text::bytes(avail));
-                if let (Some(projected), [_]) = (projected, job.outputs.as_slice()) {
-                    let left = avail - (projected.mid - written).max(0.0) - volume.min_avail;
+                if let (Some(room), false) = (volume.room.projected_avail.get(), job.state == JobState::Finished) {
+                    let left = room.mid - volume.min_avail;
+                    let all = if volume.jobs.len() > 1 { " when all jobs on it are done" } else { "" };
                     let _ = if left >= 0.0 {
-                        write!(line, ", {} will be left", text::bytes(left))
+                        write!(line, ", {} will be left{all}", text::bytes(left))
                     } else {
-                        write!(line, ", {} TOO LITTLE", text::bytes(-left))
+                        write!(line, ", {} TOO LITTLE{all}", text::bytes(-left))
                     };
                     if volume.min_avail > 0.0 {
                         let _ = write!(line, " (not counting its min_avail of {})", text::bytes(volume.min_avail));

@@ -4,6 +4,7 @@
 //! that is replayed makes the same snapshots, and the same alerts and messages with them: everything here is a function
 //! of the observations, the configuration and the rules, and two runs over one recording agree to the last byte.
 
+mod ahead;
 mod cause;
 pub mod engines;
 pub mod gpus;
@@ -11,8 +12,10 @@ pub mod jobs;
 pub mod merge;
 mod message;
 mod process;
+mod room;
 mod roster;
 pub mod sources;
+mod trend;
 pub mod volumes;
 pub mod world;
 
@@ -24,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::alerts::{self, Machine, Rules};
 use crate::config::Config;
+use crate::estimate::scorecard::Ledger;
 use crate::model::snapshot::AlertView;
 use crate::model::{EngineName, Observation, Snapshot, Time};
 use crate::notify::{self, Message, Notifier};
@@ -53,6 +57,9 @@ pub struct State {
     /// When engines last answered, in Unix seconds: one that is down when we start is not one that never was there.
     #[serde(default)]
     pub engines: BTreeMap<EngineName, f64>,
+    /// Forecasts of runs that go on, and the scores of those that ended.
+    #[serde(default)]
+    pub forecasts: Ledger,
 }
 
 /// What one tick made.
@@ -78,6 +85,7 @@ impl Core {
     ) -> Self {
         let mut world = World::new(config.clone(), instance, started);
         world.remember_answers(&state.engines);
+        world.remember_forecasts(state.forecasts);
         Self {
             world,
             rules,
@@ -131,6 +139,7 @@ impl Core {
             alerts: self.machine.state().clone(),
             notifier: self.notifier.state().clone(),
             engines: self.world.last_answers(),
+            forecasts: self.world.forecasts().clone(),
         }
     }
 }

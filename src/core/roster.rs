@@ -9,9 +9,6 @@ use crate::config::{self, Progress, ProgressKind};
 use crate::model::job::{DropIn, Reading};
 use crate::model::{JobName, SourceId, Time};
 
-/// A drop-in job has no configuration to take a stall threshold from; this is the default of the configuration too.
-const DROP_IN_STALL: Duration = Duration::from_secs(300);
-
 /// New forecasts that are made at one tick; each costs milliseconds, and with more jobs they take turns.
 const FORECASTS_A_TICK: usize = 20;
 
@@ -80,8 +77,10 @@ impl Roster {
         self.drop_ins.retain(|name, _| drop_ins.iter().any(|drop_in| drop_in.job == *name));
         for DropIn { job, reading } in drop_ins.iter().filter(|drop_in| !configured.contains(&drop_in.job)) {
             let poll_interval = self.poll_interval;
-            let known =
-                self.drop_ins.entry(job.clone()).or_insert_with(|| Job::new(drop_in_config(job), poll_interval));
+            let known = self
+                .drop_ins
+                .entry(job.clone())
+                .or_insert_with(|| Job::new(config::Job::new(job.clone()), poll_interval));
             known.read(&SourceId::jobs_dir(), SourceKind::Json, reading, at);
         }
         self.turned_away += turned_away.saturating_sub(self.turned_away_now);
@@ -91,6 +90,11 @@ impl Roster {
     /// The job of that name.
     pub fn get_mut(&mut self, name: &JobName) -> Option<&mut Job> {
         self.configured.iter_mut().find(|job| job.config.name == *name)
+    }
+
+    /// All jobs, in the same order as [`Self::all_mut`].
+    pub fn all(&self) -> impl Iterator<Item = &Job> {
+        self.configured.iter().chain(self.drop_ins.values())
     }
 
     /// All jobs.
@@ -151,20 +155,4 @@ fn kinds(jobs: &[config::Job]) -> BTreeMap<SourceId, SourceKind> {
         job.progress.iter().map(source).collect::<Vec<_>>()
     };
     jobs.iter().flat_map(of_job).collect()
-}
-
-fn drop_in_config(name: &JobName) -> config::Job {
-    config::Job {
-        name: name.clone(),
-        stage: None,
-        after: Vec::new(),
-        engines: Vec::new(),
-        progress: Vec::new(),
-        total: None,
-        max_tokens: None,
-        process: None,
-        outputs: Vec::new(),
-        deadline: None,
-        stall_min: DROP_IN_STALL,
-    }
 }

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use super::room::Outputs;
 use crate::config::{WatchedVolume, default_min_avail};
 use crate::estimate::fill::Fill;
-use crate::model::snapshot::{PathView, VolumeView};
+use crate::model::snapshot::{PathView, RoomView, VolumeView};
 use crate::model::volume::{Mount, PathReading, Space};
-use crate::model::{Answer, JobName, Time, VolumeId};
+use crate::model::{Answer, Bounds, JobName, Time, VolumeId};
 
 /// All volumes of the mount table and the configured paths.
 #[derive(Debug, Default)]
 pub struct Volumes {
     by_id: BTreeMap<VolumeId, Volume>,
+    outputs: BTreeMap<VolumeId, Outputs>,
     paths: Option<Vec<PathReading>>,
 }
 
@@ -21,6 +23,12 @@ struct Volume {
     space: Option<Space>,
     failure: Option<String>,
     fill: Fill,
+    /// Of free inodes.
+    files: Fill,
+    /// Of what is available and what jobs have written together: it falls while others write.
+    others: Fill,
+    /// What jobs had written at the last measurement.
+    outputs: Outputs,
 }
 
 impl Volumes {
@@ -35,7 +43,15 @@ impl Volumes {
             });
             let volume = match kept {
                 Some(volume) => Volume { mount: mount.clone(), ..volume },
-                None => Volume { mount: mount.clone(), space: None, failure: None, fill: Fill::default() },
+                None => Volume {
+                    mount: mount.clone(),
+                    space: None,
+                    failure: None,
+                    fill: Fill::default(),
+                    files: Fill::default(),
+                    others: Fill::default(),
+                    outputs: Outputs::default(),
+                },
             };
             self.by_id.insert(mount.id.clone(), volume);
         }
@@ -45,7 +61,18 @@ impl Volumes {
     #[allow(clippy::cast_precision_loss)]
     pub fn measured(&mut self, id: &VolumeId, space: Space, at: Time) {
         if let Some(volume) = self.by_id.get_mut(id) {
-            volume.fill.record(space.avail as f64, space.size as f64, at);
+            let (avail, size) = (space.avail as f64, space.size as f64);
+            volume.fill.record(avail, size, at);
+            if space.files > 0 {
+                volume.files.record(space.files_free as f64, space.files as f64, at);
+            }
+            let outputs = self.outputs.get(id).cloned().unwrap_or_default();
+            if outputs.paths != volume.outputs.paths {
+                // Bytes that are counted from now on were not written now.
+                volume.others = Fill::default();
+            }
+            volume.others.record(avail + outputs.bytes, size, at);
+            volume.outputs = outputs;
             volume.space = Some(space);
             volume.failure = None;
         }
@@ -57,6 +84,16 @@ impl Volumes {
             volume.failure = Some(reason.to_owned());
             volume.space = None;
         }
+    }
+
+    /// What jobs have written to each volume.
+    pub(super) fn written(&mut self, outputs: BTreeMap<VolumeId, Outputs>) {
+        self.outputs = outputs;
+    }
+
+    /// How fast what no job explains takes space away.
+    pub fn others(&self, id: &VolumeId) -> Answer<Bounds> {
+        self.by_id.get(id).map_or_else(Answer::default, |volume| volume.others.range())
     }
 
     /// Where the configured paths are.
@@ -92,7 +129,12 @@ impl Volumes {
 
     /// By mount point.
     #[allow(clippy::cast_precision_loss)]
-    pub fn views(&self, configured: &[WatchedVolume], writers: &BTreeMap<VolumeId, Vec<JobName>>) -> Vec<VolumeView> {
+    pub fn views(
+        &self,
+        configured: &[WatchedVolume],
+        writers: &BTreeMap<VolumeId, Vec<JobName>>,
+        now: Time,
+    ) -> Vec<VolumeView> {
         let mut views: Vec<VolumeView> = self
             .by_id
             .values()
@@ -126,6 +168,7 @@ impl Volumes {
                     readonly: volume.mount.readonly,
                     fill_bytes_per_second: forecast(volume.fill.bytes_per_second()),
                     seconds_to_full: forecast(volume.fill.seconds_to_full(floor)),
+                    room: room(volume, floor, now),
                     jobs: writers.get(id).cloned().unwrap_or_default(),
                 }
             })
@@ -173,6 +216,27 @@ impl Volumes {
     }
 }
 
+/// What the history of a volume says; the rest follows from the jobs.
+fn room(volume: &Volume, floor: f64, now: Time) -> RoomView {
+    if volume.space.is_none() {
+        return RoomView::default();
+    }
+    let inodes = |answer: Answer<f64>| match volume.space {
+        Some(space) if space.files == 0 => Answer::unknown("the file system has no fixed number of inodes"),
+        _ => answer,
+    };
+    RoomView {
+        filling: volume.fill.is_filling(floor, now),
+        fill_files_per_second: inodes(volume.files.bytes_per_second()),
+        seconds_to_files_full: inodes(volume.files.seconds_to_full(0.0)),
+        files_filling: match volume.space {
+            Some(space) if space.files > 0 => volume.files.is_filling(0.0, now),
+            _ => Answer::unknown("the file system has no fixed number of inodes"),
+        },
+        ..RoomView::default()
+    }
+}
+
 /// What keeps a job from writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
@@ -198,6 +262,10 @@ mod tests {
         }
     }
 
+    fn views(volumes: &Volumes) -> Vec<VolumeView> {
+        volumes.views(&[], &BTreeMap::new(), Time::from_seconds(9.0))
+    }
+
     fn space(avail: u64) -> Space {
         Space { size: 1000, avail, files: 0, files_free: 0 }
     }
@@ -207,21 +275,21 @@ mod tests {
         let mut volumes = Volumes::default();
         let id = VolumeId::new("8:1");
         volumes.mounted(&[mount("8:1", "/data")]);
-        assert!(volumes.views(&[], &BTreeMap::new()).is_empty(), "not measured yet");
+        assert!(views(&volumes).is_empty(), "not measured yet");
         volumes.measured(&id, space(10), Time::from_seconds(1.0));
         volumes.failed(&id, "statvfs hangs");
-        let view = &volumes.views(&[], &BTreeMap::new())[0];
+        let view = &views(&volumes)[0];
         assert_eq!((view.up, view.avail.reason()), (false, Some("statvfs hangs")));
         assert_eq!(volumes.obstacle(&id, &[]), Some(Obstacle::Unresponsive));
         volumes.measured(&id, space(0), Time::from_seconds(9.0));
-        let view = &volumes.views(&[], &BTreeMap::new())[0];
+        let view = &views(&volumes)[0];
         assert_eq!(
             (view.up, view.avail.get(), view.seconds_to_full.get(), view.files.get()),
             (true, Some(0.0), Some(0.0), None)
         );
         assert_eq!(volumes.obstacle(&id, &[]), Some(Obstacle::Full));
         volumes.mounted(&[]);
-        assert!(volumes.views(&[], &BTreeMap::new()).is_empty(), "what is unmounted is gone");
+        assert!(views(&volumes).is_empty(), "what is unmounted is gone");
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::estimate::scorecard::{Ledger, Outcome, Standing};
 use crate::model::job::{DropIn, LeftOut, Reading};
 use crate::model::observation::{Fact, Observation, Target};
 use crate::model::snapshot::{
-    EngineState, GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, WorkerView,
+    EngineState, GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, StorageView,
+    WorkerView,
 };
 use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
 
@@ -28,10 +30,11 @@ pub struct World {
     pub(super) config: Arc<Config>,
     instance: String,
     started: Time,
-    wall_offset: f64,
-    roster: Roster,
+    pub(super) wall_offset: f64,
+    pub(super) roster: Roster,
     engines: Engines,
     pub(super) volumes: Volumes,
+    pub(super) ledger: Ledger,
     gpus: Gpus,
     sources: Sources,
     workers: BTreeMap<WorkerName, (bool, u64)>,
@@ -55,6 +58,7 @@ impl World {
             wall_offset: 0.0,
             volumes: Volumes::default(),
             gpus: Gpus::default(),
+            ledger: Ledger::default(),
             sources: Sources::default(),
             workers: BTreeMap::new(),
             integrations: BTreeMap::new(),
@@ -91,6 +95,16 @@ impl World {
             // A clock that was set back meanwhile leaves nothing in the future.
             self.engines.remember(name, Time::from_seconds(at).min(self.started));
         }
+    }
+
+    /// Forecasts of runs that go on, and the scores of those that ended.
+    pub const fn forecasts(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Goes on with the forecasts of an earlier run of ours.
+    pub fn remember_forecasts(&mut self, forecasts: Ledger) {
+        self.ledger = forecasts;
     }
 
     /// Applies one fact; a tick answers with the snapshot that is due.
@@ -196,8 +210,10 @@ impl World {
                 job.engine_down();
             }
             let looks = engines.iter().map(|engine| engine.look(at));
-            match looks.reduce(|sum, more| Some(sum?.and(more?))).flatten() {
-                Some(look) => job.looked(look, at),
+            let conditions = engines.iter().map(|engine| engine.conditions());
+            let look = looks.reduce(|sum, more| Some(sum?.and(more?))).flatten();
+            match look.zip(conditions.reduce(|sum, more| Some(sum?.and(more?))).flatten()) {
+                Some((look, conditions)) => job.looked(look, conditions, at),
                 None => job.engine_down(),
             }
         }
@@ -270,9 +286,34 @@ impl World {
         self.roster.tick(self.config.retain_finished, at, |job| {
             engines.of(job).filter_map(Engine::tokens).reduce(|sum, more| sum + more)
         });
+        self.account_for_outputs(at);
+        self.follow_forecasts(at);
         // A finished job's files may be tidied away, a vanished drop-in's never come back: neither is a source now.
         let over = self.roster.sources_that_are_over();
         self.sources.retain(|source| !over.contains(source));
+    }
+
+    /// Keeps the forecasts of runs that go on, and scores those of runs that ended.
+    fn follow_forecasts(&mut self, at: Time) {
+        let unix = |time: Time| time.seconds() + self.wall_offset;
+        for job in self.roster.all_mut() {
+            let (name, started) = (job.config.name.clone(), job.started().map(unix));
+            if let Some(ended) = job.ended() {
+                let outcome = Outcome {
+                    ended: unix(ended),
+                    items: job.settled().unwrap_or(0.0),
+                    tokens: job.tokens_done(),
+                    bytes: job.output_bytes().get(),
+                };
+                self.ledger.finish(&name, outcome);
+            } else if !job.is_complete()
+                && let (Some(settled), Some(total)) = (job.settled(), job.total())
+            {
+                job.remember_forecast(at, unix(at), started);
+                let forecast = job.forecast(at).get().map(|forecast| (forecast.seconds, forecast.mode));
+                self.ledger.record(&name, Standing { started, settled, total, forecast }, unix(at));
+            }
+        }
     }
 
     fn snapshot(&self, at: Time) -> Snapshot {
@@ -280,9 +321,11 @@ impl World {
         let now = unix(at);
         let writers = self.writers();
         let engines: Vec<_> = self.engines.iter().filter_map(|engine| engine.view(at, unix)).collect();
-        let volumes = self.volumes.views(&self.config.volumes, &writers);
+        let mut volumes = self.volumes.views(&self.config.volumes, &writers, at);
         let gpus = self.gpus_view(at);
         let mut jobs: Vec<JobView> = self.roster.shown().map(|job| self.job_view(job, at, &gpus)).collect();
+        let pipelines = self.look_ahead(&mut jobs, now);
+        self.make_room(&jobs, &mut volumes, at);
         for job in &mut jobs {
             job.message = message::compose(job, &engines, &volumes, &gpus, now);
         }
@@ -292,6 +335,7 @@ impl World {
             instance: self.instance.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             jobs,
+            pipelines,
             engines,
             volumes,
             paths: self.volumes.path_views(&self.config.volumes),
@@ -355,25 +399,23 @@ impl World {
             tokens_per_item_unbiased: unbiased,
             predicted_end_at: eta.clone().map(|bounds| bounds.map(|seconds| unix(at) + seconds)),
             eta_seconds: eta,
-            estimate_mode: forecast.map(|forecast| forecast.mode),
+            estimate_mode: forecast.clone().map(|forecast| forecast.mode),
             started_at: Answer::from_option(job.started().map(unix), "it has not been seen to start"),
             ended_at: Answer::from_option(job.ended().map(unix), "it has not ended"),
             last_progress_at: Answer::from_option(job.last_moved().map(unix), "nothing has been seen of it yet"),
             deadline_at: config.deadline,
             idle_seconds: job.idle(at),
-            stall_threshold_seconds: config.stall_min.as_secs_f64(),
+            stall_threshold_seconds: job.stall_threshold().as_secs_f64(),
             stall_cause: (stalled.get() == Some(true)).then(|| self.stall_cause(job, gpus, at, unix)),
             stalled,
-            output_bytes: match self.moved_output(job) {
-                // What lies below the vanished mount is not what the job has written.
-                Some(reason) => Answer::unknown(reason),
-                None => job.output_bytes(),
-            },
-            projected_output_bytes: match self.moved_output(job) {
-                Some(reason) => Answer::unknown(reason),
-                None => job.projected_output_bytes(),
-            },
+            // These three are filled in when all jobs are known.
+            output_bytes: Answer::default(),
+            projected_output_bytes: Answer::default(),
+            storage: StorageView::default(),
             process: job.process_view(at, unix),
+            outlook: self.outlook(job, &forecast, at),
+            throughput: self.throughput(job, at),
+            timeout: job.trend().timeout(self.job_tokens_per_second(job, at).get()),
             outputs: self.output_views(job),
             engines: self.engines_of(job).map(|engine| engine.name().clone()).collect(),
             phase: merged.phase.clone(),
@@ -405,7 +447,8 @@ impl World {
     fn output_views(&self, job: &Job) -> Vec<OutputView> {
         job.outputs()
             .iter()
-            .map(|output| {
+            .enumerate()
+            .map(|(place, output)| {
                 let mount = output.volume.as_ref().and_then(|id| self.volumes.mount(id));
                 OutputView {
                     path: output.path.clone(),
@@ -418,13 +461,14 @@ impl World {
                     moved_from: mount
                         .and_then(|mount| job.moved_from(output, mount))
                         .map(|home| home.mountpoint.clone()),
+                    bytes: job.own_bytes(place),
                 }
             })
             .collect()
     }
 
     /// Which output path of a job is on another volume than it was.
-    fn moved_output(&self, job: &Job) -> Option<String> {
+    pub(super) fn moved_output(&self, job: &Job) -> Option<String> {
         job.outputs().iter().find_map(|output| {
             let now = output.volume.as_ref().and_then(|id| self.volumes.mount(id))?;
             let home = job.moved_from(output, now)?;

@@ -5,6 +5,12 @@
 //! it. It is taken over a short and a long window, and the smaller answer counts: a burst of an hour ago still spans
 //! half of the long window, but nothing of the short one, and a burst of just now the other way round.
 //!
+//! A slope says what happens if it goes on, and much does not go on: a copy ends, old checkpoints are deleted, the night
+//! cleans up. Two things of the volume's own history tell ([`Fill::is_filling`], kept apart so that the slope stays what
+//! it is). A fall counts once it has taken half of what was there when it began: whoever has eaten less may stop. And a
+//! volume that was twice cleaned up from about the same level is expected to be so again, as long as it has not fallen
+//! below that level and some room is left: a sawtooth has no end, until a cleanup stays away.
+//!
 //! The short window starts anew when space is freed at one stroke, so a forecast made before a cleanup does not outlive
 //! it. Nothing is said before [`MIN_SPAN`]: the first minute after a boot extrapolates to anything. A volume without
 //! space is full, whatever its slope: the slope is 0 then, and "never" would be the wrong answer.
@@ -12,7 +18,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::model::{Answer, Time};
+use crate::model::{Answer, Bounds, Time};
 
 /// Below this much history nothing is said.
 pub const MIN_SPAN: Duration = Duration::from_secs(600);
@@ -21,10 +27,18 @@ pub const MIN_SPAN: Duration = Duration::from_secs(600);
 const SHORT_SPACING: Duration = Duration::from_secs(15);
 /// The short window.
 const SHORT: Duration = Duration::from_secs(900);
-/// Samples of the long window are kept at this distance, 60 of them.
-const LONG_SPACING: Duration = Duration::from_secs(120);
+/// Samples of the long window are kept at this distance, 40 of them.
+const LONG_SPACING: Duration = Duration::from_secs(180);
 /// The long window.
 const LONG: Duration = Duration::from_secs(7200);
+/// A rise or fall of less than this share of the volume is noise.
+const NOISE: f64 = 0.03;
+/// A fall counts once no more than this share of what was there is left.
+const EATEN: f64 = 0.5;
+/// Cleanups from levels that differ by less than this share of the fall are a habit.
+const HABIT: f64 = 0.15;
+/// With less than this share of the volume left no habit is relied on.
+const LAST_ROOM: f64 = 0.08;
 /// After a gap this long what came before says nothing about now.
 const MAX_GAP: Duration = Duration::from_secs(1800);
 
@@ -34,13 +48,36 @@ pub struct Fill {
     short: Window,
     long: Window,
     last: Option<(Time, f64)>,
-    slope: Option<f64>,
+    size: f64,
+    swings: Swings,
+}
+
+/// Ups and downs that are no noise.
+#[derive(Debug, Clone, Default)]
+struct Swings {
+    /// The highest since the last cleanup.
+    top: f64,
+    /// The lowest since then.
+    bottom: f64,
+    /// The levels that cleanups started from, latest last.
+    lows: VecDeque<Low>,
+}
+
+/// Where a fall ended.
+#[derive(Debug, Clone, Copy)]
+struct Low {
+    at: Time,
+    level: f64,
+    /// How deep it was.
+    depth: f64,
 }
 
 /// Samples at a distance.
 #[derive(Debug, Clone, Default)]
 struct Window {
     samples: VecDeque<(Time, f64)>,
+    /// Of available space.
+    slope: Option<f64>,
 }
 
 impl Fill {
@@ -51,26 +88,52 @@ impl Fill {
                 return;
             }
             if at.since(last_at) > MAX_GAP {
-                *self = Self::default();
+                // How it came to where it is nobody saw; what it was cleaned up from before is still known.
+                let lows = std::mem::take(&mut self.swings.lows);
+                *self = Self { swings: Swings { top: avail, bottom: avail, lows }, ..Self::default() };
             } else if avail - last > size * 0.01 {
                 // Over 1 % of the volume freed between two polls: a cleanup, not noise.
                 self.short = Window::default();
             }
         }
-        self.last = Some((at, avail));
-        let short = self.short.keep(avail, at, SHORT_SPACING, SHORT);
-        let long = self.long.keep(avail, at, LONG_SPACING, LONG);
-        if short || long {
-            self.slope = self.short.slope().zip(self.long.slope()).map(|(short, long)| {
-                // Smaller in the sense of filling less.
-                (-short).min(-long)
-            });
+        if self.last.is_none() {
+            (self.swings.top, self.swings.bottom) = (avail, avail);
         }
+        self.swings.record(avail, size, at);
+        self.last = Some((at, avail));
+        self.size = size;
+        self.short.keep(avail, at, SHORT_SPACING, SHORT);
+        self.long.keep(avail, at, LONG_SPACING, LONG);
     }
 
     /// Bytes per second by which available space shrinks; negative when it grows.
     pub fn bytes_per_second(&self) -> Answer<f64> {
-        Answer::from_option(self.slope, "less than 10 minutes of history")
+        // Smaller in the sense of filling less.
+        self.range().map(|range| range.mid)
+    }
+
+    /// The same with the pace by the other window as the high bound: what it is if the burst goes on.
+    pub fn range(&self) -> Answer<Bounds> {
+        let range = self.short.slope.zip(self.long.slope).map(|(short, long)| {
+            let (low, high) = ((-short).min(-long), (-short).max(-long));
+            Bounds { low: Some(low), mid: low, high: Some(high) }
+        });
+        Answer::from_option(range, "less than 10 minutes of history")
+    }
+
+    /// Whether the fall goes on as far as its past tells: no burst, no tooth of a saw. A volume with `floor` or less is
+    /// full, which is no question of its past.
+    pub fn is_filling(&self, floor: f64, now: Time) -> Answer<bool> {
+        let Some((_, avail)) = self.last else { return Answer::unknown("statvfs has not answered yet") };
+        if avail <= floor {
+            return Answer::Known(true);
+        }
+        self.bytes_per_second().map(|slope| {
+            let has_eaten_half = avail - floor <= EATEN * (self.swings.top - floor);
+            let usual = self.swings.usual_low(now);
+            let will_be_cleaned = usual.is_some_and(|low| avail >= low && avail - floor > LAST_ROOM * self.size);
+            slope > 0.0 && has_eaten_half && !will_be_cleaned
+        })
     }
 
     /// Seconds until available space has shrunk to `floor` bytes; 0 when it has.
@@ -79,7 +142,7 @@ impl Fill {
         if avail <= floor {
             return Answer::Known(0.0);
         }
-        match self.slope {
+        match self.bytes_per_second().get() {
             Some(slope) if slope > 0.0 => Answer::Known((avail - floor) / slope),
             Some(_) => Answer::unknown("it does not fill"),
             None => Answer::unknown("less than 10 minutes of history"),
@@ -87,22 +150,50 @@ impl Fill {
     }
 }
 
+impl Swings {
+    fn record(&mut self, avail: f64, size: f64, at: Time) {
+        let noise = NOISE * size;
+        if avail - self.bottom > noise {
+            if self.top - self.bottom > noise {
+                self.lows.push_back(Low { at, level: self.bottom, depth: self.top - self.bottom });
+                if self.lows.len() > 2 {
+                    self.lows.pop_front();
+                }
+            }
+            (self.top, self.bottom) = (avail, avail);
+        } else if avail > self.top {
+            (self.top, self.bottom) = (avail, avail);
+        }
+        self.bottom = self.bottom.min(avail);
+    }
+
+    /// The level from which it is cleaned up by habit: twice from about the same, or from a higher one the second time,
+    /// and not longer ago than twice the time between.
+    fn usual_low(&self, now: Time) -> Option<f64> {
+        let (first, second) = (self.lows.front()?, self.lows.get(1)?);
+        let depth = first.depth.max(second.depth);
+        let between = second.at.since(first.at);
+        let is_habit = second.level > first.level - HABIT * depth && now.since(second.at) <= between * 2;
+        is_habit.then(|| first.level.min(second.level) - HABIT * depth)
+    }
+}
+
 impl Window {
-    /// Keeps the sample if it is far enough from the one before it; true if so.
-    fn keep(&mut self, avail: f64, at: Time, spacing: Duration, window: Duration) -> bool {
+    /// Keeps the sample if it is far enough from the one before it.
+    fn keep(&mut self, avail: f64, at: Time, spacing: Duration, window: Duration) {
         // Half of the spacing is tolerated, or polls every 10 s would be kept every 20 s.
         if self.samples.back().is_some_and(|&(last, _)| at.since(last) + spacing / 4 < spacing) {
-            return false;
+            return;
         }
         self.samples.push_back((at, avail));
         while self.samples.front().is_some_and(|&(first, _)| at.since(first) > window) {
             self.samples.pop_front();
         }
-        true
+        self.slope = self.median_slope();
     }
 
     /// Bytes per second of available space, the median over all pairs of samples.
-    fn slope(&self) -> Option<f64> {
+    fn median_slope(&self) -> Option<f64> {
         let (&(first, _), &(last, _)) = (self.samples.front()?, self.samples.back()?);
         if last.since(first) < MIN_SPAN {
             return None;

@@ -3,13 +3,27 @@
 //! Anything that counts is movement: items, failures, tokens, output bytes. A job that nothing moved of for a configured
 //! time is stalled. Before the first movement nothing is known, so a job that has not started cannot stall.
 //!
+//! A job that writes once an hour is not stalled after ten minutes: between its movements it has a pace of its own, and
+//! [`Stall::usual_patience`] is a multiple of the gaps that it usually has. A stall that it came back from is one gap
+//! among many and no habit.
+//!
 //! The hazard is that not looking is not standing still. Idle time ends at the last look at what counts, and the time
 //! between two looks that are too far apart is left out of it: a machine that was suspended for a day, a worker that hung
 //! for an hour. Whoever wakes up from that sees a job as it was left, and starts to be patient again.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::model::{Answer, Time};
+
+/// Gaps between movements that are remembered.
+const GAPS: usize = 32;
+
+/// Fewer are no habit.
+const FEWEST_GAPS: usize = 3;
+
+/// So many times the gap that only one in ten exceeds is more than the pace explains.
+const PATIENCE: u32 = 3;
 
 /// What moves. `None` is not known now, which is no movement.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -31,12 +45,20 @@ pub struct Stall {
     /// Since it last moved, time in which nobody looked.
     unwatched: Duration,
     longest_gap: Duration,
+    gaps: VecDeque<Duration>,
 }
 
 impl Stall {
     /// Nothing is known yet. Looks that are further apart than `longest_gap` say nothing about the time between them.
     pub fn new(longest_gap: Duration) -> Self {
-        Self { counts: Counts::default(), last_moved: None, looked_at: None, unwatched: Duration::ZERO, longest_gap }
+        Self {
+            counts: Counts::default(),
+            last_moved: None,
+            looked_at: None,
+            unwatched: Duration::ZERO,
+            longest_gap,
+            gaps: VecDeque::new(),
+        }
     }
 
     /// Takes the counts; `looked_at` is when what counts was last read. `written_at` is when the sources themselves were
@@ -51,6 +73,14 @@ impl Stall {
             let read = moved(counts.settled, self.counts.settled).then(|| looked_at.unwrap_or(at));
             let seen = moved(counts.engine_tokens, self.counts.engine_tokens) || moved(counts.bytes, self.counts.bytes);
             if let Some(moved) = read.max(seen.then_some(at)) {
+                if let Some(before) = self.last_moved.filter(|before| moved > *before) {
+                    let gap = moved.since(before).saturating_sub(self.unwatched);
+                    // What is within a few polls tells of the polls.
+                    self.gaps.push_back(if gap > self.longest_gap { gap } else { Duration::ZERO });
+                    if self.gaps.len() > GAPS {
+                        self.gaps.pop_front();
+                    }
+                }
                 self.last_moved = self.last_moved.max(Some(moved));
                 self.unwatched = Duration::ZERO;
             }
@@ -72,6 +102,18 @@ impl Stall {
     /// When anything last moved.
     pub const fn last_moved(&self) -> Option<Time> {
         self.last_moved
+    }
+
+    /// How long it may stand still by its own pace; zero while that is not known.
+    pub fn usual_patience(&self) -> Duration {
+        if self.gaps.len() < FEWEST_GAPS {
+            return Duration::ZERO;
+        }
+        let mut gaps: Vec<Duration> = self.gaps.iter().copied().collect();
+        gaps.sort_unstable();
+        // One in ten may be longer, and of a few the longest may be a stall that it came back from.
+        let usual = gaps.get((gaps.len() * 9 / 10).min(gaps.len() - 2));
+        usual.map_or(Duration::ZERO, |usual| usual.saturating_mul(PATIENCE))
     }
 
     /// For how long nothing was seen to move, up to the last look.
@@ -140,6 +182,23 @@ mod tests {
         look(&mut stall, Counts { bytes: Some(1.0), ..items(0.0) }, 45.0);
         look(&mut stall, Counts { bytes: Some(2.0), ..items(0.0) }, 50.0);
         assert_eq!(stall.last_moved(), Some(at(50.0)));
+    }
+
+    #[test]
+    fn a_job_that_writes_once_an_hour_has_hours_of_patience() {
+        let mut stall = Stall::new(Duration::from_secs(60));
+        let mut hourly = |from: u32, to: u32, every: u32| {
+            for second in (from..to).step_by(30) {
+                look(&mut stall, items(f64::from(second / every)), f64::from(second));
+            }
+            stall.usual_patience().as_secs()
+        };
+        assert_eq!(hourly(0, 3 * 3600, 3600), 0);
+        let patience = hourly(3 * 3600, 8 * 3600, 3600);
+        assert!((3 * 3500..=3 * 3700).contains(&patience), "{patience}");
+        // From now on each minute, but for one stall of an hour, which is no habit.
+        assert!(hourly(8 * 3600, 9 * 3600, 60) < 1000);
+        assert!(hourly(10 * 3600, 10 * 3600 + 600, 60) < 1000);
     }
 
     #[test]

@@ -18,6 +18,12 @@ pub enum Answer<T> {
     Known(T),
 }
 
+impl<T> Default for Answer<T> {
+    fn default() -> Self {
+        Self::unknown("not looked at yet")
+    }
+}
+
 impl<T> Answer<T> {
     /// Not known, because of `reason`.
     pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Self {
@@ -37,6 +43,14 @@ impl<T> Answer<T> {
         match self {
             Self::Known(_) => None,
             Self::Unknown { unknown } => Some(unknown),
+        }
+    }
+
+    /// What follows from a known value; what follows from an unknown one is unknown for the same reason.
+    pub fn and_then<U>(self, known: impl FnOnce(T) -> Answer<U>) -> Answer<U> {
+        match self {
+            Self::Known(value) => known(value),
+            Self::Unknown { unknown } => Answer::Unknown { unknown },
         }
     }
 
@@ -79,6 +93,50 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// A forecast with an interval.
+    pub const fn new(low: f64, mid: f64, high: f64) -> Self {
+        Self { low: Some(low), mid, high: Some(high) }
+    }
+
+    /// The low bound, or `mid` where there is none.
+    pub const fn least(self) -> f64 {
+        match self.low {
+            Some(low) => low,
+            None => self.mid,
+        }
+    }
+
+    /// The high bound, or `mid` where there is none.
+    pub const fn most(self) -> f64 {
+        match self.high {
+            Some(high) => high,
+            None => self.mid,
+        }
+    }
+
+    /// One after the other, both as uncertain as they are and independent of one another: the squares of the distances
+    /// add up. Without any interval there is none.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let mid = self.mid + other.mid;
+        if [self.low, self.high, other.low, other.high].iter().all(Option::is_none) {
+            return Self::only(mid);
+        }
+        let below = (self.mid - self.least()).hypot(other.mid - other.least());
+        let above = (self.most() - self.mid).hypot(other.most() - other.mid);
+        Self::new(mid - below, mid, mid + above)
+    }
+
+    /// The later, or larger, of two, bound by bound.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        let mid = self.mid.max(other.mid);
+        if [self.low, self.high, other.low, other.high].iter().all(Option::is_none) {
+            return Self::only(mid);
+        }
+        Self::new(self.least().max(other.least()).min(mid), mid, self.most().max(other.most()).max(mid))
+    }
+
     /// A forecast without an interval.
     pub const fn only(mid: f64) -> Self {
         Self { low: None, mid, high: None }

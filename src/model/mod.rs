@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod ids;
 pub mod job;
 pub mod observation;
+pub mod outlook;
 pub mod process;
 pub mod snapshot;
 pub mod time;

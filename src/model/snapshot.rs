@@ -13,6 +13,10 @@ pub use gpus::{GpuView, GpusView, LastXid, XidsView};
 
 use super::engine::Dialect;
 use super::job::LeftOut;
+pub use super::outlook::{
+    ForecastErrorView, OutlookView, PipelineView, RevisionCause, RevisionView, RoomView, StorageView, ThroughputView,
+    TimeoutView, WriterView,
+};
 use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
 
 /// Everything that is known at one moment.
@@ -28,6 +32,9 @@ pub struct Snapshot {
     pub version: String,
     /// In the order of the configuration, then drop-in jobs by name.
     pub jobs: Vec<JobView>,
+    /// In the order of the configuration.
+    #[serde(default)]
+    pub pipelines: Vec<PipelineView>,
     /// In the order of the configuration.
     pub engines: Vec<EngineView>,
     /// By mount point.
@@ -197,11 +204,14 @@ pub enum EstimateMode {
     EngineCounters,
     /// The lengths of the finished answers and the engine's counters: those that still run are accounted for.
     LengthsAndEngine,
+    /// It has not started: the end of what it waits for, and the pace of its earlier runs or of its baseline.
+    Planned,
 }
 
 impl EstimateMode {
     /// All values, for the state set.
-    pub const ALL: [Self; 4] = [Self::ElapsedOverDone, Self::Items, Self::EngineCounters, Self::LengthsAndEngine];
+    pub const ALL: [Self; 5] =
+        [Self::ElapsedOverDone, Self::Items, Self::EngineCounters, Self::LengthsAndEngine, Self::Planned];
 
     /// The label value.
     pub const fn as_str(self) -> &'static str {
@@ -210,6 +220,7 @@ impl EstimateMode {
             Self::Items => "items",
             Self::EngineCounters => "engine_counters",
             Self::LengthsAndEngine => "lengths_and_engine",
+            Self::Planned => "planned",
         }
     }
 }
@@ -267,13 +278,25 @@ pub struct JobView {
     /// The likely cause, while stalled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stall_cause: Option<StallCause>,
-    /// Bytes under its output paths.
+    /// Bytes under its output paths, without those of other jobs below them.
     pub output_bytes: Answer<f64>,
     /// Bytes at the end.
     pub projected_output_bytes: Answer<Bounds>,
     /// Its process, where one is configured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub process: Option<ProcessView>,
+    /// More of its output.
+    #[serde(default)]
+    pub storage: StorageView,
+    /// More of the time ahead.
+    #[serde(default)]
+    pub outlook: OutlookView,
+    /// Whether its engines are as fast as they should be.
+    #[serde(default)]
+    pub throughput: ThroughputView,
+    /// The client does not wait for the longest answers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timeout: Option<TimeoutView>,
     /// Its output paths.
     pub outputs: Vec<OutputView>,
     /// Its engines.
@@ -319,6 +342,9 @@ pub struct OutputView {
     /// The mount point of the volume on which it was first seen in this run, once it is on another one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub moved_from: Option<String>,
+    /// Bytes of its own under it, without those of other outputs below it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bytes: Option<f64>,
 }
 
 /// Where an engine stands.
@@ -446,6 +472,9 @@ pub struct VolumeView {
     pub fill_bytes_per_second: Answer<f64>,
     /// Until nothing is available at that pace; 0 when it is full.
     pub seconds_to_full: Answer<f64>,
+    /// What is to come.
+    #[serde(default)]
+    pub room: RoomView,
     /// Jobs that write to it.
     pub jobs: Vec<JobName>,
 }
@@ -566,21 +595,16 @@ pub struct IntegrationView {
 }
 
 impl Snapshot {
-    /// What will be available above `min_avail` on the fullest volume that `job` writes to, when all jobs on it are done:
-    /// negative where it does not fit. `None` while no volume of the job answers. A job that has no projection counts
-    /// with nothing more to write, so ask the job for its own first.
-    pub fn room_at_end(&self, job: &JobView) -> Option<(f64, &VolumeView)> {
-        let is_on = |job: &JobView, volume: &VolumeView| {
-            job.outputs.iter().any(|output| output.volume.as_ref() == Some(&volume.id))
+    /// What will be available above `min_avail` on the fullest volume that `job` writes to, when all work on it is done:
+    /// negative where it does not fit. `None` while no volume of the job answers, or nothing is known of what will be
+    /// written to it.
+    pub fn room_at_end(&self, job: &JobView) -> Option<(Bounds, &VolumeView)> {
+        let is_used =
+            |volume: &&VolumeView| job.outputs.iter().any(|output| output.volume.as_ref() == Some(&volume.id));
+        let left = |volume: &VolumeView| {
+            Some(volume.room.projected_avail.get()?.map(|projected| projected - volume.min_avail))
         };
-        let to_come = |job: &JobView| {
-            let written = job.output_bytes.get()?;
-            Some((job.projected_output_bytes.get()?.mid - written).max(0.0))
-        };
-        let volumes = self.volumes.iter().filter(|volume| is_on(job, volume)).filter_map(|volume| {
-            let planned: f64 = self.jobs.iter().filter(|job| is_on(job, volume)).filter_map(to_come).sum();
-            Some((volume.avail.get()? - planned - volume.min_avail, volume))
-        });
-        volumes.min_by(|(one, _), (other, _)| one.total_cmp(other))
+        let rooms = self.volumes.iter().filter(is_used).filter_map(|volume| Some((left(volume)?, volume)));
+        rooms.min_by(|(one, _), (other, _)| one.mid.total_cmp(&other.mid))
     }
 }

@@ -16,6 +16,8 @@ mod spine;
 mod storage;
 mod watching;
 
+pub use storage::saved_forecasts;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

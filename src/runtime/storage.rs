@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::core::State;
+use crate::estimate::scorecard::Ledger;
 use crate::state::{self, Restored};
 use crate::worker::Kept;
 
@@ -138,6 +139,11 @@ fn lock(folder: &Path) -> Result<Flock<File>, Unlocked> {
         Errno::EWOULDBLOCK => Unlocked::Taken,
         other => Unlocked::Failed(other.into()),
     })
+}
+
+/// The forecasts that a running or past longhaul keeps in `folder`; `None` when none ran there.
+pub fn saved_forecasts(folder: &Path) -> io::Result<Option<Ledger>> {
+    Ok(state::look::<State>(folder, DECISIONS.file, DECISIONS.version)?.map(|state| state.forecasts))
 }
 
 #[cfg(test)]

@@ -228,20 +228,12 @@ fn config() -> Config {
         discovered: false,
     };
     let job = Job {
-        name: JobName::new("synth"),
-        stage: None,
-        after: Vec::new(),
         engines: vec![engine.name.clone()],
         progress: vec![Progress {
             which: "log".into(),
             kind: ProgressKind::Log { path: "/data/synth/run.log".into(), format: LogFormat::Auto, bar: None },
         }],
-        total: None,
-        max_tokens: None,
-        process: None,
-        outputs: Vec::new(),
-        deadline: None,
-        stall_min: std::time::Duration::from_secs(300),
+        ..Job::new(JobName::new("synth"))
     };
     Config { engines: vec![engine], jobs: vec![job], jobs_dir: None, ..Config::default() }
 }

@@ -152,17 +152,10 @@ fn a_flush_now_and_then_is_a_steady_pace_and_no_stall() {
     let mut bench = Bench::new("out.jsonl");
     let progress = Progress { which: "jsonl".into(), kind: jsonl(&bench.path("out.jsonl")) };
     let job = Job {
-        process: None,
-        name: JobName::new("job"),
-        stage: None,
-        after: Vec::new(),
-        engines: Vec::new(),
         progress: vec![progress],
         total: Some(10_000.0),
-        max_tokens: None,
-        outputs: Vec::new(),
-        deadline: None,
         stall_min: Duration::from_secs(120),
+        ..Job::new(JobName::new("job"))
     };
     let start = Time::from_seconds(1_800_000_000.0);
     let config = Config { jobs: vec![job], jobs_dir: None, ..Config::default() };

@@ -7,11 +7,12 @@ use longhaul::alerts::expression::{Labels, METRIC_NAME};
 use longhaul::alerts::{EMBEDDED, Machine, Rules};
 use longhaul::catalog;
 use longhaul::model::gpu::{Errors, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier};
+use longhaul::model::outlook::TimeoutView;
 use longhaul::model::snapshot::{
     AlertState, EngineState, EngineView, GpuView, GpusView, JobState, JobView, LastXid, ModelView, NotificationsView,
     OutputView, PathView, ProcessState, ProcessView, SourceView, StallCause, VolumeView, XidsView,
 };
-use longhaul::model::{Answer, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, Time, VolumeId};
+use longhaul::model::{Answer, Bounds, EngineName, FailureKind, GpuId, JobName, Snapshot, SourceId, Time, VolumeId};
 
 use crate::judge::{TestFile, quoted};
 use crate::random::Random;
@@ -25,6 +26,7 @@ fn snapshot(at: f64) -> Snapshot {
         instance: "node1:10787".to_owned(),
         version: "0.0.0".to_owned(),
         jobs: Vec::new(),
+        pipelines: Vec::new(),
         engines: Vec::new(),
         volumes: Vec::new(),
         paths: Vec::new(),
@@ -70,6 +72,10 @@ fn job(name: &str) -> JobView {
         output_bytes: unknown(),
         projected_output_bytes: unknown(),
         process: None,
+        storage: Default::default(),
+        outlook: Default::default(),
+        throughput: Default::default(),
+        timeout: None,
         outputs: Vec::new(),
         engines: Vec::new(),
         phase: None,
@@ -162,6 +168,7 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
         on_expected_mount: Some(true),
         avail: Some(1e12),
         moved_from: None,
+        bytes: None,
     };
     now.jobs = vec![job("synth"), job("hidden \"é\" \\ states")];
     now.jobs[0].outputs.push(output);
@@ -188,6 +195,7 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
             readonly: false,
             fill_bytes_per_second: Answer::unknown("not in this test"),
             seconds_to_full: Answer::unknown("does not fill"),
+            room: Default::default(),
             jobs: Vec::new(),
         })
         .into();
@@ -266,6 +274,15 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
                     ],
                 );
             }
+            let mut likely = job.outlook.deadline_met_probability.get();
+            drift(random, &mut likely, &[Some(0.9), Some(0.3), Some(0.0), None]);
+            job.outlook.deadline_met_probability = known_or_not(likely);
+            let mut ratio = job.throughput.ratio.get();
+            drift(random, &mut ratio, &[Some(1.01), Some(0.8), None]);
+            job.throughput.ratio = known_or_not(ratio);
+            job.throughput.drifted = Answer::from_option(ratio.map(|ratio| ratio < 0.9), "unknown for a while");
+            let cut = TimeoutView { requests: 12.0, tokens: 4000.0, seconds: None };
+            drift(random, &mut job.timeout, &[None, Some(cut)]);
         }
         for volume in &mut now.volumes {
             drift(random, &mut volume.up, &[true, true, false]);
@@ -279,6 +296,12 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
             let mut left = volume.seconds_to_full.get();
             drift(random, &mut left, &[Some(0.0), Some(9000.5), Some(20_000.0), None]);
             volume.seconds_to_full = known_or_not(left);
+            let mut filling = volume.room.filling.get();
+            drift(random, &mut filling, &[Some(true), Some(true), Some(false), None]);
+            volume.room.filling = Answer::from_option(filling, "unknown for a while");
+            let mut room = volume.room.projected_avail.get().map(|room| room.mid);
+            drift(random, &mut room, &[Some(-1.9e13), Some(2e11), Some(2e11), None]);
+            volume.room.projected_avail = known_or_not(room).map(|room| Bounds::new(room - 1e11, room, room + 1e11));
         }
         for engine in &mut now.engines {
             drift(random, &mut engine.state, &[EngineState::Up, EngineState::Down, EngineState::CrashLoop]);

@@ -6,6 +6,10 @@ use longhaul::model::engine::Dialect;
 use longhaul::model::gpu::{
     Absence, Errors, GpuInstance, GpuProcess, GpuReading, RecoveryAction, ThrottleReason, Xid, XidTier,
 };
+use longhaul::model::outlook::{
+    ForecastErrorView, OutlookView, PipelineView, RevisionCause, RevisionView, RoomView, StorageView, ThroughputView,
+    TimeoutView, WriterView,
+};
 use longhaul::model::snapshot::{
     AlertState, AlertView, EngineState, EngineView, EstimateMode, GpuView, GpusView, IntegrationView, JobState,
     JobView, LastXid, ModelView, NotificationsView, OutputView, PathView, SourceView, StallCause, VolumeView,
@@ -32,6 +36,7 @@ pub fn empty() -> Snapshot {
         instance: "gpu7:10787".into(),
         version: "0.1.0".into(),
         jobs: vec![],
+        pipelines: vec![],
         engines: vec![],
         volumes: vec![],
         paths: vec![],
@@ -77,6 +82,10 @@ pub fn waiting(name: &str) -> JobView {
         output_bytes: unseen(),
         projected_output_bytes: not_seen(),
         process: None,
+        storage: StorageView::default(),
+        outlook: OutlookView::default(),
+        throughput: ThroughputView::default(),
+        timeout: None,
         outputs: vec![],
         engines: vec![],
         phase: None,
@@ -112,7 +121,38 @@ pub fn running() -> JobView {
         idle_seconds: known(2.5),
         stalled: Answer::Known(false),
         output_bytes: known(61.5 * GIB),
-        projected_output_bytes: Answer::Known(Bounds::only(182.8 * GIB)),
+        projected_output_bytes: Answer::Known(Bounds::new(171.0 * GIB, 182.8 * GIB, 201.0 * GIB)),
+        storage: StorageView {
+            files: known(1.0),
+            bytes_per_item: known(7_850_000.0),
+            bytes_per_token: known(4_760.0),
+            bytes_per_second: known(6_300_000.0),
+            to_come: Answer::Known(Bounds::new(109.5 * GIB, 121.3 * GIB, 139.5 * GIB)),
+            basis: None,
+        },
+        outlook: OutlookView {
+            starts_at: Answer::unknown("it has started"),
+            deadline_met_probability: known(0.97),
+            tokens_per_second_ahead: known(1_460.0),
+            drain_share: known(0.04),
+            revisions: vec![RevisionView {
+                at: NOW - 9_900.0,
+                was_seconds: 10_080.0,
+                is_seconds: 18_000.0,
+                cause: RevisionCause::TokensPerItem { from: 650.0, to: 1_066.0 },
+            }],
+            forecast_errors: vec![
+                ForecastErrorView { progress: 0.1, error: 0.08, covered: Some(true) },
+                ForecastErrorView { progress: 0.5, error: -0.05, covered: Some(false) },
+            ],
+        },
+        throughput: ThroughputView {
+            expected: known(1_400.0),
+            ratio: known(0.99),
+            drifted: Answer::Known(false),
+            moved: vec![],
+        },
+        timeout: Some(TimeoutView { requests: 14.0, tokens: 4_150.0, seconds: Some(598.0) }),
         outputs: vec![OutputView {
             path: "/data/eagle3/synth_25k".into(),
             volume: Some(VolumeId::new("259:3")),
@@ -121,6 +161,7 @@ pub fn running() -> JobView {
             on_expected_mount: Some(true),
             avail: None,
             moved_from: None,
+            bytes: None,
         }],
         engines: vec![EngineName::new("vllm0")],
         last_line: Some(
@@ -159,6 +200,7 @@ pub fn stalled() -> JobView {
             on_expected_mount: Some(false),
             avail: None,
             moved_from: None,
+            bytes: None,
         }],
         engines: vec![EngineName::new("vllm1")],
         message:
@@ -221,6 +263,7 @@ fn volume(id: &str, device: &str, mountpoint: &str) -> VolumeView {
         readonly: false,
         fill_bytes_per_second: known(6_320_000.0),
         seconds_to_full: known(401_800.0),
+        room: RoomView::default(),
         jobs: vec![],
     }
 }
@@ -238,7 +281,24 @@ fn volumes() -> Vec<VolumeView> {
             jobs: vec![JobName::new("judge_<4k>")],
             ..volume("8:1", "/dev/sda1", "/")
         },
-        VolumeView { jobs: vec![JobName::new("synth_25k")], ..volume("259:3", "/dev/nvme1n1", "/data") },
+        VolumeView {
+            jobs: vec![JobName::new("synth_25k")],
+            room: RoomView {
+                planned: Answer::Known(Bounds::new(110.0 * GIB, 121.3 * GIB, 140.0 * GIB)),
+                projected_avail: Answer::Known(Bounds::new(2_220.0 * GIB, 2_243.7 * GIB, 2_255.0 * GIB)),
+                work_ends_at: Answer::Known(Bounds::new(NOW + 17_400.0, NOW + 20_430.0, NOW + 26_100.0)),
+                unexplained_bytes_per_second: known(12_000.0),
+                largest_writer: Some(WriterView {
+                    job: Some(JobName::new("synth_25k")),
+                    bytes_per_second: 6_300_000.0,
+                }),
+                filling: Answer::Known(false),
+                fill_files_per_second: known(0.1),
+                seconds_to_files_full: known(1.8e9),
+                files_filling: Answer::Known(false),
+            },
+            ..volume("259:3", "/dev/nvme1n1", "/data")
+        },
         VolumeView {
             up: false,
             reason: Some("statvfs has not answered for 2 min: is the NFS server filer1 reachable?".into()),
@@ -457,6 +517,13 @@ pub fn full() -> Snapshot {
             without_total(),
             finished(),
         ],
+        pipelines: vec![PipelineView {
+            name: "eagle3".into(),
+            stages: 2,
+            finished: 0,
+            predicted_end_at: Answer::Known(Bounds::new(NOW + 40_000.0, NOW + 50_000.0, NOW + 64_000.0)),
+            eta_seconds: Answer::Known(Bounds::new(40_000.0, 50_000.0, 64_000.0)),
+        }],
         engines: engines(),
         volumes: volumes(),
         paths: vec![

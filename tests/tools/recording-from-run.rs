@@ -235,17 +235,12 @@ fn config(args: &Args) -> Config {
         discovered: false,
     };
     let job = Job {
-        name: JobName::new(args.job_name.as_str()),
-        stage: None,
-        after: Vec::new(),
         engines: vec![engine.name.clone()],
         progress: progress_of(Path::new(&output(args))),
         total: args.total,
-        max_tokens: None,
-        process: None,
         outputs: vec![Output { path: output(args).into(), expect_mount: None }],
-        deadline: None,
         stall_min: args.stall_min,
+        ..Job::new(JobName::new(args.job_name.as_str()))
     };
     Config { engines: vec![engine], jobs: vec![job], jobs_dir: None, poll_interval: args.every, ..Config::default() }
 }

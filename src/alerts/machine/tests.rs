@@ -17,6 +17,7 @@ fn snapshot(at: f64, paths: &[(&str, Option<bool>)]) -> Snapshot {
         instance: "node1:10787".to_owned(),
         version: String::new(),
         jobs: Vec::new(),
+        pipelines: Vec::new(),
         engines: Vec::new(),
         volumes: Vec::new(),
         paths: paths

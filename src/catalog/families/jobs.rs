@@ -173,7 +173,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_job_eta_seconds",
         kind: Gauge,
         labels: &["job_name", "bound"],
-        help: "Seconds until the job is done; bound is low, mid or high (10, 50 and 90 % quantile), of which a plain \
+        help: "Seconds until the job is done, for one that waits for others too; bound is low, mid or high (10, 50 and 90 % quantile), of which a plain \
                mode knows only mid. Absent when the total or the pace is unknown, while it is stalled, and after the end.",
         read: |snapshot, out| per_bound(snapshot, out, |job| &job.eta_seconds),
     },
@@ -188,7 +188,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_job_estimate_mode",
         kind: Gauge,
         labels: &["job_name", "mode"],
-        help: "State set, 1 for the method behind the ETA: lengths_and_engine plays the rest of the run from the lengths \
+        help: "State set, 1 for the method behind the ETA: planned is for a job that waits for others; lengths_and_engine plays the rest of the run from the lengths \
                of finished answers and the engine's counters, engine_counters from these alone, items from the count \
                over time; elapsed_over_done is the time so far over the items so far, times the items left. Absent \
                without an ETA.",
@@ -239,7 +239,8 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_job_stall_threshold_seconds",
         kind: Gauge,
         labels: &["job_name"],
-        help: "How long the job may stand still before it counts as stalled: stall.min of the configuration.",
+        help: "How long the job may stand still before it counts as stalled: stall.min of the configuration, or three times \
+               the gaps that it usually has between movements where that is longer.",
         read: |snapshot, out| {
             for job in &snapshot.jobs {
                 out.add([name(job)], job.stall_threshold_seconds);
@@ -333,19 +334,21 @@ pub(super) static ROWS: &[Family] = &[
     },
     per_job!(
         "longhaul_job_output_bytes",
-        "Bytes of all files under the job's output paths, by allocated blocks.",
+        "Bytes of all files under the job's output paths, by allocated blocks, without those of other jobs' output paths \
+         below them.",
         output_bytes
     ),
     Family {
         name: "longhaul_job_projected_output_bytes",
         kind: Gauge,
         labels: &["job_name", "bound"],
-        help: "Bytes under the job's output paths at its end: bytes so far plus bytes per done item times the items left.",
+        help: "Bytes under the job's output paths at its end: by the configured size, else bytes so far per token times the \
+               tokens of all items at the end, the unfinished ones accounted for; per item where no tokens are known.",
         read: |snapshot, out| per_bound(snapshot, out, |job| &job.projected_output_bytes),
     },
 ];
 
-fn name(job: &JobView) -> Cow<'_, str> {
+pub(super) fn name(job: &JobView) -> Cow<'_, str> {
     Cow::Borrowed(job.name.as_str())
 }
 
@@ -353,7 +356,7 @@ fn processes(snapshot: &Snapshot) -> impl Iterator<Item = (&JobView, &ProcessVie
     snapshot.jobs.iter().filter_map(|job| Some((job, job.process.as_ref()?)))
 }
 
-fn per_bound<'a>(snapshot: &'a Snapshot, out: &mut Samples<'a>, read: fn(&JobView) -> &Answer<Bounds>) {
+pub(super) fn per_bound<'a>(snapshot: &'a Snapshot, out: &mut Samples<'a>, read: fn(&JobView) -> &Answer<Bounds>) {
     for job in &snapshot.jobs {
         if let Some(bounds) = read(job).get() {
             for (bound, value) in bounds.each() {

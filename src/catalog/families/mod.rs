@@ -1,5 +1,6 @@
 //! The rows of the table, a file for what they are about.
 
+mod ahead;
 mod engines;
 mod gpus;
 mod jobs;
@@ -12,7 +13,7 @@ use super::Family;
 
 /// Every metric there is, in the order in which they are exposed.
 pub fn families() -> impl Iterator<Item = &'static Family> + Clone {
-    [jobs::ROWS, volumes::ROWS, engines::ROWS, gpus::ROWS, own::ROWS].into_iter().flatten()
+    [jobs::ROWS, ahead::ROWS, volumes::ROWS, engines::ROWS, gpus::ROWS, own::ROWS].into_iter().flatten()
 }
 
 fn b(text: &str) -> Cow<'_, str> {

@@ -79,6 +79,86 @@ pub(super) static ROWS: &[Family] = &[
         read: |snapshot, out| per_volume(snapshot, out, |volume| volume.seconds_to_full.get()),
     },
     Family {
+        name: "longhaul_volume_filling",
+        kind: Gauge,
+        labels: VOLUME,
+        help: "1 when the volume fills and its past does not explain it: it has lost half of what was available when the \
+               fall began, and is not cleaned up from this level by habit; 1 when it is full, else 0.",
+        read: |snapshot, out| per_volume(snapshot, out, |volume| volume.room.filling.get().map(flag)),
+    },
+    Family {
+        name: "longhaul_volume_fill_files_per_second",
+        kind: Gauge,
+        labels: VOLUME,
+        help: "How fast free inodes become fewer, found as longhaul_volume_fill_bytes_per_second is.",
+        read: |snapshot, out| per_volume(snapshot, out, |volume| volume.room.fill_files_per_second.get()),
+    },
+    Family {
+        name: "longhaul_volume_seconds_to_files_full",
+        kind: Gauge,
+        labels: VOLUME,
+        help: "Seconds until no inode is free at longhaul_volume_fill_files_per_second; 0 when none is.",
+        read: |snapshot, out| per_volume(snapshot, out, |volume| volume.room.seconds_to_files_full.get()),
+    },
+    Family {
+        name: "longhaul_volume_files_filling",
+        kind: Gauge,
+        labels: VOLUME,
+        help: "As longhaul_volume_filling, of inodes.",
+        read: |snapshot, out| per_volume(snapshot, out, |volume| volume.room.files_filling.get().map(flag)),
+    },
+    Family {
+        name: "longhaul_volume_planned_bytes",
+        kind: Gauge,
+        labels: VOLUME,
+        help: "Bytes that jobs and stages will still write to the volume. Absent where none writes to it or none of a known \
+               size.",
+        read: |snapshot, out| {
+            per_volume(snapshot, out, |volume| volume.room.planned.get().map(|planned| planned.mid));
+        },
+    },
+    Family {
+        name: "longhaul_volume_projected_avail_bytes",
+        kind: Gauge,
+        labels: &["device", "fstype", "mountpoint", "bound"],
+        help: "Bytes available when all jobs and stages that write to the volume are done: available less planned less \
+               what others write until then; below longhaul_volume_min_avail_bytes, or negative, it does not fit. bound \
+               is low, mid or high: low is the least that will be left.",
+        read: |snapshot, out| {
+            for volume in &snapshot.volumes {
+                if let Some(bounds) = volume.room.projected_avail.get() {
+                    for (bound, value) in bounds.each() {
+                        let labels =
+                            [b(&volume.device), b(&volume.fstype), b(&volume.mountpoint), Cow::Borrowed(bound)];
+                        out.add(labels, value);
+                    }
+                }
+            }
+        },
+    },
+    Family {
+        name: "longhaul_volume_unexplained_bytes_per_second",
+        kind: Gauge,
+        labels: VOLUME,
+        help: "How fast what no job writes takes space away, negative when others free some.",
+        read: |snapshot, out| per_volume(snapshot, out, |volume| volume.room.unexplained_bytes_per_second.get()),
+    },
+    Family {
+        name: "longhaul_volume_largest_writer_bytes_per_second",
+        kind: Gauge,
+        labels: &["device", "fstype", "mountpoint", "writer"],
+        help: "How fast whoever writes most to the volume does: writer is a job name, or empty for what no job explains.",
+        read: |snapshot, out| {
+            for volume in &snapshot.volumes {
+                if let Some(writer) = &volume.room.largest_writer {
+                    let name = Cow::Borrowed(writer.job.as_ref().map_or("", |job| job.as_str()));
+                    let labels = [b(&volume.device), b(&volume.fstype), b(&volume.mountpoint), name];
+                    out.add(labels, writer.bytes_per_second);
+                }
+            }
+        },
+    },
+    Family {
         name: "longhaul_volume_present",
         kind: Gauge,
         labels: &["path", "must_exist"],

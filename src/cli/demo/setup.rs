@@ -44,18 +44,13 @@ pub fn configuration(arguments: &Args, simulation: &Handle) -> anyhow::Result<Co
         gpus_expected: None,
         jobs_dir: None,
         jobs: vec![Job {
-            name: JobName::new("synth_25k"),
             stage: Some(Stage { pipeline: "eagle3".to_owned(), number: 1 }),
-            after: Vec::new(),
             engines: vec![engine],
             progress: progress(simulation),
-            // The log says it.
-            total: None,
-            max_tokens: None,
-            process: None,
             outputs: vec![Output { path: output, expect_mount: None }],
-            deadline: None,
             stall_min: arguments.stall_min,
+            // The log says how many items there are.
+            ..Job::new(JobName::new("synth_25k"))
         }],
         storage: simulation.folder().join("storage"),
         alerting: Alerting {

@@ -66,6 +66,19 @@ fn jobs(out: &mut String, snapshot: &Snapshot, width: usize) {
     for job in &snapshot.jobs {
         notes(out, snapshot, job, width);
     }
+    for pipeline in &snapshot.pipelines {
+        let stages = format!("{} of {} stages done", pipeline.finished, pipeline.stages);
+        let end = match &pipeline.eta_seconds {
+            Answer::Known(left) => match (left.low, left.high) {
+                (Some(low), Some(high)) => {
+                    format!("{} left (80 % likely {} to {})", text::span(left.mid), text::span(low), text::span(high))
+                }
+                _ => format!("{} left", text::span(left.mid)),
+            },
+            Answer::Unknown { unknown } => unknown.to_string(),
+        };
+        wrap(out, &format!("  pipeline {}: {stages}; {end}", pipeline.name), width);
+    }
 }
 
 fn job_cells(job: &JobView, width: usize) -> Vec<String> {
@@ -120,9 +133,26 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
     if let (Some(_), Some((left, volume))) = (job.projected_output_bytes.get(), snapshot.room_at_end(job)) {
         let place = &volume.mountpoint;
         say(match left {
-            short if short < 0.0 => format!("does NOT fit: {} too little on {place}", text::bytes(-short)),
-            left => format!("will fit: {} will be left on {place}", text::bytes(left)),
+            short if short.mid < 0.0 => format!("does NOT fit: {} too little on {place}", text::bytes(-short.mid)),
+            left if left.least() < 0.0 => {
+                let (mid, low) = (text::bytes(left.mid), text::bytes(-left.least()));
+                format!("will likely fit: {mid} will be left on {place}, in the worst case {low} too little")
+            }
+            left => format!("will fit: {} will be left on {place}", text::bytes(left.mid)),
         });
+    }
+    if let (Some(deadline), Some(probability)) = (job.deadline_at, job.outlook.deadline_met_probability.get()) {
+        say(format!("deadline {}: {:.0} % likely to be met", text::utc(deadline), probability * 100.0));
+    }
+    if job.throughput.drifted.get() == Some(true)
+        && let (Some(ratio), Some(expected)) = (job.throughput.ratio.get(), job.throughput.expected.get())
+    {
+        let moved = job.throughput.moved.iter().map(|moved| format!("; {moved}")).collect::<String>();
+        say(format!("SLOWER: {} of the expected {}{moved}", text::percentage(ratio), text::pace(expected, "tokens")));
+    }
+    if let Some(timeout) = job.timeout {
+        let (requests, tokens) = (text::count(timeout.requests.round()), text::count(timeout.tokens.round()));
+        say(format!("answers are CUT: {requests} requests aborted at about {tokens} tokens, the oldest each time"));
     }
     if let Some(failed) = job.failed.get().filter(|failed| *failed > 0.0) {
         say(format!("{} failed", text::count(failed)));
@@ -155,6 +185,7 @@ fn volumes(out: &mut String, snapshot: &Snapshot, width: usize) {
             ("AVAIL", Figure),
             ("SIZE", Figure),
             ("FULL IN", Figure),
+            ("LEFT AT END", Figure),
             ("WRITTEN BY", Text),
         ]);
         for volume in &snapshot.volumes {
@@ -168,7 +199,7 @@ fn volumes(out: &mut String, snapshot: &Snapshot, width: usize) {
     }
 }
 
-fn volume_cells(volume: &VolumeView) -> [String; 6] {
+fn volume_cells(volume: &VolumeView) -> [String; 7] {
     let avail = volume.avail.get();
     let state = match (volume.up, avail) {
         (false, _) => "no answer",
@@ -182,6 +213,7 @@ fn volume_cells(volume: &VolumeView) -> [String; 6] {
         avail.map_or_else(none, text::bytes),
         volume.size.get().map_or_else(none, text::bytes),
         volume.seconds_to_full.get().map_or_else(none, text::span),
+        volume.room.projected_avail.get().map_or_else(none, |left| text::bytes(left.mid)),
         volume.jobs.iter().map(crate::model::JobName::as_str).collect::<Vec<_>>().join(", "),
     ]
 }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::checked::{Job, JsonFields, Output, ProcessSelector, Progress, ProgressKind, Stage};
+use super::super::checked::{
+    Baseline, DEFAULT_STALL, Job, JsonFields, Output, OutputSize, ProcessSelector, Progress, ProgressKind, Stage,
+};
 use super::super::keys::{self, Section};
 use super::super::log_format::{self, LogFormat};
 use super::super::problem::{Place, Problems};
@@ -82,13 +84,14 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
     let engines = references(map, "engines", problems);
     let after = references(map, "after", problems);
     let tokens_from = map.field("tokens_from").and_then(|field| reference(&field, problems));
-    if tokens_from.is_none() && map.flag("include_prompt_tokens", problems) {
+    let include_prompt_tokens = map.flag("include_prompt_tokens", problems);
+    if tokens_from.is_none() && include_prompt_tokens {
         map.warning("include_prompt_tokens", problems, "has no effect without tokens_from");
     }
     let progress = progress(map, problems);
     let outputs = outputs(map, problems);
     let process = process(map, problems);
-    let mut stall_min = Duration::from_secs(300);
+    let mut stall_min = DEFAULT_STALL;
     if let Some(stall) = map.map("stall", &keys::STALL, problems) {
         let week = Duration::from_secs(7 * 24 * 3600);
         set(&mut stall_min, stall.value("min", problems, span(Duration::from_secs(1), week)));
@@ -97,6 +100,7 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
     let total = map.value("total", problems, positive);
     let max_tokens = map.value("max_tokens", problems, |text| count(text, 1..=100_000_000));
     let deadline = map.value("deadline", problems, values::moment);
+    let (size, baseline) = (size(map, problems), baseline(map, problems));
     let job = name.map(|name| Job {
         name,
         stage: None,
@@ -109,6 +113,10 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
         outputs,
         deadline,
         stall_min,
+        tokens_from: tokens_from.as_ref().map(|reference| JobName::new(reference.name.as_str())),
+        include_prompt_tokens,
+        size,
+        baseline,
     });
     planned(map, problems);
     if map.given(&["progress", "engines", "outputs", "process"]).is_empty() {
@@ -121,23 +129,44 @@ fn one(map: &Map<'_>, names: &mut Names, problems: &mut Problems) -> Option<Type
 /// Keys that are checked now and acted on by a later version.
 fn planned(map: &Map<'_>, problems: &mut Problems) {
     map.value("only_on", problems, values::host_name);
+}
+
+/// Known throughput by concurrency, in the order of concurrency.
+fn baseline(map: &Map<'_>, problems: &mut Problems) -> Vec<Baseline> {
+    let mut points = Vec::new();
     for field in map.list("baseline", problems) {
         let Some(point) = Map::open(&field, &keys::BASELINE, problems) else { continue };
-        point.required_value("concurrency", problems, positive);
-        point.required_value("tokens_per_second", problems, positive);
+        let concurrency = point.required_value("concurrency", problems, positive);
+        let tokens_per_second = point.required_value("tokens_per_second", problems, positive);
+        points.extend(
+            concurrency
+                .zip(tokens_per_second)
+                .map(|(concurrency, tokens_per_second)| Baseline { concurrency, tokens_per_second }),
+        );
     }
-    if let Some(states) = map.map("hidden_states", &keys::HIDDEN_STATES, problems) {
-        states.required_value("layers", problems, |text| count(text, 1..=100_000));
-        states.required_value("hidden_size", problems, |text| count(text, 1..=10_000_000));
-        if let Some(field) = states.required("dtype", problems) {
-            field.choice(problems, &["bf16", "fp16", "fp32", "fp8", "int8"].map(|name| (name, ())));
-        }
-    }
-    map.value("bytes_per_token", problems, values::size);
-    map.value("bytes_per_item", problems, values::size);
+    points.sort_by(|one: &Baseline, other| one.concurrency.total_cmp(&other.concurrency));
+    points
+}
+
+/// The one key of three that says how large the output is.
+fn size(map: &Map<'_>, problems: &mut Problems) -> Option<OutputSize> {
+    #[allow(clippy::cast_precision_loss)] // Far below 2^53.
+    let bytes = |number: u64| number as f64;
+    let states = map.map("hidden_states", &keys::HIDDEN_STATES, problems).and_then(|states| {
+        let layers = states.required_value("layers", problems, |text| count(text, 1..=100_000));
+        let hidden_size = states.required_value("hidden_size", problems, |text| count(text, 1..=10_000_000));
+        let dtype = states.required("dtype", problems).and_then(|field| {
+            let types = [("bf16", 2), ("fp16", 2), ("fp32", 4), ("fp8", 1), ("int8", 1)];
+            field.choice(problems, &types)
+        });
+        Some(OutputSize::BytesPerToken(bytes(layers?) * bytes(hidden_size?) * bytes(dtype?)))
+    });
+    let per_token = map.value("bytes_per_token", problems, values::size).map(bytes).map(OutputSize::BytesPerToken);
+    let per_item = map.value("bytes_per_item", problems, values::size).map(bytes).map(OutputSize::BytesPerItem);
     if let [first, second, ..] = map.given(&["hidden_states", "bytes_per_token", "bytes_per_item"]).as_slice() {
         map.problem(second, problems, format!("stands beside {first}: a job has one of them"));
     }
+    states.or(per_token).or(per_item)
 }
 
 fn process(map: &Map<'_>, problems: &mut Problems) -> Option<ProcessSelector> {

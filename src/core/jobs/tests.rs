@@ -6,17 +6,8 @@ use crate::model::job::FirstLine;
 
 fn job() -> Job {
     let config = config::Job {
-        name: JobName::new("synth"),
-        stage: None,
-        after: vec![],
-        engines: vec![],
-        progress: vec![],
-        total: None,
-        max_tokens: None,
-        process: None,
         outputs: vec![config::Output { path: "/data/out".into(), expect_mount: None }],
-        deadline: None,
-        stall_min: Duration::from_secs(300),
+        ..config::Job::new(JobName::new("synth"))
     };
     Job::new(config, Duration::from_secs(60))
 }
@@ -68,7 +59,6 @@ fn a_run_from_waiting_to_finished() {
     assert_eq!(job.items_per_second(at(1200.0)).get(), Some(1.0));
     assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
     job.measured(&bytes(2000), |_| None);
-    assert_eq!(job.projected_output_bytes().get(), Some(Bounds::only(10_000.0)));
     for second in (1205..=1501).step_by(4) {
         see(&mut job, &log(200.0, 200.0), f64::from(second));
     }

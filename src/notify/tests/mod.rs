@@ -158,6 +158,7 @@ fn snapshot() -> Snapshot {
         instance: "gpu-box-3:10787".into(),
         version: "0.1.0".into(),
         jobs: vec![job("synth_25k", &["vllm0"], "/data"), job("other", &[], "/shared")],
+        pipelines: Vec::new(),
         engines: vec![EngineView {
             name: EngineName::new("vllm0"),
             url: "http://127.0.0.1:8000/metrics".into(),
@@ -216,6 +217,10 @@ fn job(name: &str, engines: &[&str], mountpoint: &str) -> JobView {
         output_bytes: unknown(),
         projected_output_bytes: Answer::unknown("not asked"),
         process: None,
+        storage: Default::default(),
+        outlook: Default::default(),
+        throughput: Default::default(),
+        timeout: None,
         outputs: vec![OutputView {
             path: format!("{mountpoint}/{name}"),
             volume: None,
@@ -224,6 +229,7 @@ fn job(name: &str, engines: &[&str], mountpoint: &str) -> JobView {
             on_expected_mount: None,
             avail: None,
             moved_from: None,
+            bytes: None,
         }],
         engines: engines.iter().map(|name| EngineName::new(*name)).collect(),
         phase: None,
@@ -248,6 +254,7 @@ fn volume(mountpoint: &str, job: &str) -> VolumeView {
         readonly: false,
         fill_bytes_per_second: Answer::unknown("not asked"),
         seconds_to_full: Answer::unknown("not asked"),
+        room: Default::default(),
         jobs: vec![JobName::new(job)],
     }
 }

@@ -202,7 +202,16 @@ fn fit(view: &JobView, snapshot: &Snapshot) -> Fact {
     let mut note = Vec::new();
     if let Some(written) = view.output_bytes.get() {
         note.push(match view.projected_output_bytes.get().filter(|_| view.state != JobState::Finished) {
-            Some(end) => format!("{} of about {} written", text::bytes(written), text::bytes(end.mid)),
+            Some(end) => match (end.low, end.high) {
+                (Some(low), Some(high)) => format!(
+                    "{} of about {} ({} to {}) written",
+                    text::bytes(written),
+                    text::bytes(end.mid),
+                    text::bytes(low),
+                    text::bytes(high)
+                ),
+                _ => format!("{} of about {} written", text::bytes(written), text::bytes(end.mid)),
+            },
             None => format!("{} written", text::bytes(written)),
         });
     }
@@ -217,8 +226,11 @@ fn fit(view: &JobView, snapshot: &Snapshot) -> Fact {
             Fact::bad(format!("no: {} is full", volume.mountpoint), note)
         }
         (Some(_), _) if view.state == JobState::Finished => Fact::known("it did".to_owned(), note),
-        (Some((left, _)), _) if left < 0.0 => Fact::bad(format!("no: {} too little", text::bytes(-left)), note),
-        (Some((left, _)), Answer::Known(_)) => Fact::known(format!("yes: {} left", text::bytes(left)), note),
+        (Some((left, _)), _) if left.mid < 0.0 => Fact::bad(format!("no: {} too little", text::bytes(-left.mid)), note),
+        (Some((left, _)), Answer::Known(_)) => {
+            let sure = if left.least() < 0.0 { "likely" } else { "yes" };
+            Fact::known(format!("{sure}: {} left", text::bytes(left.mid)), note)
+        }
         (_, Answer::Unknown { unknown }) if note.is_empty() => Fact::unknown(Some(unknown)),
         _ => Fact { note, ..Fact::unknown(None) },
     }
@@ -226,9 +238,11 @@ fn fit(view: &JobView, snapshot: &Snapshot) -> Fact {
 
 fn deadline(view: &JobView, at: f64) -> Deadline {
     let end = view.ended_at.get().or_else(|| view.predicted_end_at.get().map(|bounds| bounds.mid));
+    let likely = view.outlook.deadline_met_probability.get();
+    let likely = likely.map_or_else(String::new, |share| format!(", {:.0} % likely to be met", share * 100.0));
     let verdict = end.map(|end| match end - at {
-        late if late > 0.0 => (Tone::Bad, format!("{} late", text::span(late))),
-        early => (Tone::Good, format!("{} to spare", text::span(-early))),
+        late if late > 0.0 => (Tone::Bad, format!("{} late{likely}", text::span(late))),
+        early => (Tone::Good, format!("{} to spare{likely}", text::span(-early))),
     });
     Deadline { at: Moment::of(at), verdict }
 }

@@ -18,6 +18,7 @@ fn snapshot() -> Snapshot {
         instance: "test".into(),
         version: "0".into(),
         jobs: vec![],
+        pipelines: Vec::new(),
         engines: vec![],
         volumes: vec![],
         paths: vec![],

@@ -1,0 +1,219 @@
+//! What follows from a forecast, through the core as a user configures it: two stages on one volume.
+
+// A test stops at the first thing that is not as it should be, what it calls included.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul::config::{self, Config};
+use longhaul::core::world::World;
+use longhaul::estimate::scorecard::Ledger;
+use longhaul::model::engine::{EngineSample, ModelSample, RankSample};
+use longhaul::model::job::{OutputReading, Reading};
+use longhaul::model::snapshot::{EstimateMode, JobState, JobView};
+use longhaul::model::volume::{Mount, Space};
+use longhaul::model::{EngineName, Fact, JobName, Observation, Snapshot, SourceId, Time, VolumeId};
+
+const START: f64 = 1_795_000_000.0;
+const ITEMS: f64 = 25_000.0;
+
+/// The reference scenario: answers to `/data`, then hidden states of `layers` layers beside them.
+fn config(layers: u32, prompts: bool) -> Config {
+    let text = format!(
+        r"
+engines: [{{name: vllm0, url: 'http://127.0.0.1:8000/metrics'}}]
+pipelines:
+  - name: eagle3
+    stages:
+      - job_name: synth
+        engines: [vllm0]
+        progress: [{{log: /data/synth/run.log}}]
+        outputs: [{{path: /data/synth}}]
+        deadline: 2027-01-01T00:00:00Z
+      - job_name: hidden_states
+        progress: [{{directory: /data/synth/states, pattern: '**/*.pt'}}]
+        tokens_from: synth
+        include_prompt_tokens: {prompts}
+        hidden_states: {{layers: {layers}, hidden_size: 7168, dtype: bf16}}
+        baseline: [{{concurrency: 8, tokens_per_second: 5000}}]
+        outputs: [{{path: /data/synth/states}}]
+"
+    );
+    let loaded = config::parse(&text, "test");
+    assert!(loaded.warnings.is_empty(), "{}", config::listing(&loaded.warnings));
+    loaded.config.unwrap()
+}
+
+/// A closed loop in which each answer has `tokens` tokens and each prompt 200.
+struct Run {
+    world: World,
+    now: f64,
+    done: f64,
+    items: f64,
+    tokens: f64,
+    states: Option<u64>,
+}
+
+impl Run {
+    fn new(config: Config, tokens: f64) -> Self {
+        let world = World::new(Arc::new(config), "test".into(), Time::from_seconds(START));
+        Self { world, now: START, done: 0.0, items: ITEMS, tokens, states: None }
+    }
+
+    fn see(&mut self, source: SourceId, fact: Fact) -> Option<Snapshot> {
+        let at = Time::from_seconds(self.now);
+        self.world.observe(&Observation { at, source, took: None, fact })
+    }
+
+    /// `seconds` of one item a second, looked at each ten.
+    fn go(&mut self, seconds: u32) -> Snapshot {
+        let synth = JobName::new("synth");
+        let volume = VolumeId::new("259:3");
+        let mut snapshot = None;
+        for _ in 0..seconds / 10 {
+            self.now += 10.0;
+            self.done = (self.done + 10.0).min(self.items);
+            let generated = self.done * self.tokens + 200.0 * self.tokens / 2.0;
+            let rank = RankSample {
+                running: Some(if self.done < self.items { 200.0 } else { 0.0 }),
+                waiting: Some(0.0),
+                generation_tokens: Some(generated),
+                prompt_tokens: Some((self.done + 200.0) * 200.0),
+                finished: Some(self.done),
+                finished_tokens: Some(self.done * self.tokens),
+                unfinished: Some(0.0),
+                ..RankSample::default()
+            };
+            let models = [("m".to_owned(), ModelSample { ranks: [("0".to_owned(), rank)].into() })].into();
+            let sample = EngineSample { models, process_start: Some(1.0), ..EngineSample::default() };
+            let engine = EngineName::new("vllm0");
+            self.see(SourceId::engine(&engine), Fact::Engine { engine: engine.clone(), sample });
+            let reading = Reading {
+                done: Some(self.done),
+                failed: Some(0.0),
+                total: Some(self.items),
+                tokens_per_item: Some(self.tokens),
+                finished: Some(self.done >= self.items),
+                ..Reading::default()
+            };
+            self.see(SourceId::progress(&synth, "log"), Fact::Progress { job: synth.clone(), reading });
+            let output = |path: &str, bytes: Option<u64>| OutputReading {
+                path: path.into(),
+                volume: Some(volume.clone()),
+                bytes,
+                files: bytes.map(|_| 1),
+                reason: bytes.is_none().then(|| format!("{path} does not exist")),
+                on_expected_mount: None,
+                avail: None,
+            };
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let own = (self.done * self.tokens * 4.0) as u64;
+            let answers = own + self.states.unwrap_or(0);
+            let outputs = vec![output("/data/synth", Some(answers))];
+            self.see(SourceId::outputs(&synth), Fact::Outputs { job: synth.clone(), outputs });
+            let later = JobName::new("hidden_states");
+            let outputs = vec![output("/data/synth/states", self.states)];
+            self.see(SourceId::outputs(&later), Fact::Outputs { job: later, outputs });
+            let mount = Mount {
+                id: volume.clone(),
+                device: "/dev/rbd0".into(),
+                fstype: "ext4".into(),
+                mountpoint: "/data".into(),
+                readonly: false,
+            };
+            self.see(SourceId::new("mounts"), Fact::Mounts { mounts: vec![mount] });
+            let space = Space { size: 3_000_000_000_000, avail: 2_800_000_000_000 - answers, files: 0, files_free: 0 };
+            self.see(SourceId::volume("/data"), Fact::Space { volume: volume.clone(), space });
+            snapshot = self.see(SourceId::own(), Fact::Tick);
+        }
+        snapshot.unwrap()
+    }
+}
+
+fn after(layers: u32, prompts: bool, tokens: f64) -> Snapshot {
+    Run::new(config(layers, prompts), tokens).go(1000)
+}
+
+fn job<'a>(snapshot: &'a Snapshot, name: &str) -> &'a JobView {
+    snapshot.jobs.iter().find(|job| job.name == JobName::new(name)).unwrap()
+}
+
+fn left(snapshot: &Snapshot) -> f64 {
+    snapshot.volumes[0].room.projected_avail.get().unwrap().mid
+}
+
+#[test]
+fn all_layers_never_fit_four_do_and_not_next_to_the_prompts_of_long_answers() {
+    let all = after(61, false, 1000.0);
+    let states = job(&all, "hidden_states").storage.to_come.get().unwrap().mid;
+    assert!((states / 21.9e12 - 1.0).abs() < 0.1, "{states}");
+    assert!(left(&all) < -1.5e13);
+    let message = &job(&all, "hidden_states").message;
+    assert!(message.contains("TOO LITTLE") && message.contains("854 KiB a token"), "{message}");
+
+    let four = after(4, false, 1000.0);
+    let room = left(&four);
+    assert!((1.1e12..1.5e12).contains(&room), "{room}");
+    let bounds = four.volumes[0].room.projected_avail.get().unwrap();
+    assert!(bounds.low.unwrap() <= bounds.mid && bounds.mid <= bounds.high.unwrap());
+
+    let long = after(4, true, 1800.0);
+    assert!(left(&long) < 0.0, "{}", left(&long));
+    let basis = job(&long, "hidden_states").storage.basis.clone().unwrap();
+    assert!(basis.contains("prompts of 200 tokens included"), "{basis}");
+}
+
+#[test]
+fn a_stage_that_waits_has_a_start_an_end_and_the_pipeline_too() {
+    let snapshot = after(4, false, 1000.0);
+    let (synth, states) = (job(&snapshot, "synth"), job(&snapshot, "hidden_states"));
+    assert_eq!(states.state, JobState::Waiting);
+    let end = synth.predicted_end_at.get().unwrap();
+    assert_eq!(states.outlook.starts_at.get().unwrap(), end);
+    assert_eq!(states.estimate_mode.get(), Some(EstimateMode::Planned));
+    // 25 M tokens at 5,000 a second.
+    let takes = states.predicted_end_at.get().unwrap().mid - end.mid;
+    assert!((takes / 5000.0 - 1.0).abs() < 0.1, "{takes}");
+    let pipeline = &snapshot.pipelines[0];
+    assert_eq!((pipeline.name.as_str(), pipeline.stages, pipeline.finished), ("eagle3", 2, 0));
+    assert_eq!(pipeline.predicted_end_at, states.predicted_end_at);
+    // A month is enough for it.
+    assert!(synth.outlook.deadline_met_probability.get().unwrap() > 0.99);
+    assert!(states.message.contains("Start: in about"), "{}", states.message);
+}
+
+#[test]
+fn output_below_output_is_counted_once() {
+    let mut run = Run::new(config(4, false), 1000.0);
+    run.go(500);
+    run.states = Some(7_000_000_000);
+    let snapshot = run.go(20);
+    let (synth, states) = (job(&snapshot, "synth"), job(&snapshot, "hidden_states"));
+    assert_eq!(states.output_bytes.get(), Some(7e9));
+    assert_eq!(synth.output_bytes.get(), Some(520.0 * 4000.0));
+}
+
+#[test]
+fn forecasts_are_kept_scored_and_survive_a_restart() {
+    let mut run = Run { items: 1500.0, ..Run::new(config(4, false), 1000.0) };
+    run.go(600);
+    let kept = serde_json::to_string(run.world.forecasts()).unwrap();
+    run.world.remember_forecasts(serde_json::from_str::<Ledger>(&kept).unwrap());
+    run.go(900);
+    let snapshot = run.go(100);
+    let synth = job(&snapshot, "synth");
+    assert_eq!(synth.state, JobState::Finished);
+    let errors = &synth.outlook.forecast_errors;
+    assert!(errors.len() >= 7, "{errors:?}");
+    assert!(
+        errors.iter().filter(|error| (0.1..0.8).contains(&error.progress)).all(|error| error.error.abs() < 0.15),
+        "{errors:?}"
+    );
+    assert!(synth.message.contains("Its forecasts of the time left were"), "{}", synth.message);
+    assert!(run.world.forecasts().finished()[0].items_per_second().is_some());
+    // It has ended: the stage after it may start at any moment, and counts from now.
+    let start = job(&snapshot, "hidden_states").outlook.starts_at.get().unwrap();
+    assert!((start.mid - snapshot.at).abs() < 1.0);
+    assert_eq!(Duration::from_secs_f64(snapshot.at - START).as_secs(), 1600);
+}
