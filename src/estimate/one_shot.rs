@@ -3,6 +3,10 @@
 //! Separate from [`super::eta`], which watches a job and only believes differences: here the file itself is the only
 //! witness, so its own clock, its own printed rate and the differences between its lines are weighed against each other.
 //!
+//! **Which clock.** A log that prints none has the times before its lines. They begin somewhere, so what was done before
+//! the first of them took no time by that clock, as after a resume, and the pace is that between the lines. A rate that
+//! the file prints is better than one of whole lines.
+//!
 //! **Which rate.** A bar prints a moving rate, which says how fast it goes now; a line prints one digit of an average, so
 //! the average is computed again from its count and its clock. After a resume both averages are absurd, since the old
 //! items took no time: where the items between the first and the last line say less than two thirds of the average, the
@@ -31,6 +35,8 @@ pub struct Told {
     pub done: Option<f64>,
     /// Items in all.
     pub total: Option<f64>,
+    /// What the total was at first, where it has grown since.
+    pub total_grew_from: Option<f64>,
     /// Items that failed.
     pub failed: Option<f64>,
     /// Seconds since the start by the source's own clock.
@@ -43,6 +49,8 @@ pub struct Told {
     pub printed_remaining: Option<f64>,
     /// Where count and clock stood first.
     pub first: Option<FirstLine>,
+    /// `elapsed` and `first` are by the times before a log's lines.
+    pub clock_of_lines: bool,
     /// Tokens of the items that are done.
     pub tokens: Option<f64>,
     /// Items that `tokens` belongs to.
@@ -62,12 +70,14 @@ impl Told {
         Self {
             done: reading.done,
             total: reading.total,
+            total_grew_from: None,
             failed: reading.failed,
             elapsed: reading.elapsed,
             printed_rate: reading.printed_rate,
             trusts_printed_rate: false,
             printed_remaining: reading.printed_remaining,
             first: reading.first,
+            clock_of_lines: false,
             tokens: reading.tokens,
             items_with_tokens: reading.done,
             tokens_per_item: reading.tokens_per_item,
@@ -90,6 +100,8 @@ pub struct Verdict {
     pub finished: Answer<bool>,
     /// Seconds left.
     pub eta: Answer<Bounds>,
+    /// Why the end is not to be relied on, although it can be computed.
+    pub doubt: Option<String>,
 }
 
 /// Weighs what was told.
@@ -102,8 +114,14 @@ pub fn judge(told: &Told) -> Verdict {
         _ => None,
     };
     let finished = told.finished.or_else(|| Some(told.done? >= told.total?));
+    let eta = eta(told, &items_per_second, finished);
+    let grew = told.total_grew_from.zip(told.total).filter(|(first, total)| first < total && finished != Some(true));
+    let doubt = grew.filter(|_| eta.get().is_some()).map(|(first, total)| {
+        format!("the total grew from {first} to {total} while it ran: with it, the end moves away")
+    });
     Verdict {
-        eta: eta(told, &items_per_second, finished),
+        eta,
+        doubt,
         tokens_per_item: Answer::from_option(tokens_per_item, "nothing says how many tokens the items have"),
         tokens_per_second: Answer::from_option(tokens_per_second, "tokens or their time are not known"),
         finished: match (told.done, finished) {
@@ -132,13 +150,13 @@ fn average(told: &Told) -> Option<f64> {
 /// The pace between the lines where it shows that the average is that of a resumed job.
 fn since_resume(told: &Told) -> Option<f64> {
     let between = between_lines(told)?;
-    (average(told)? > RESUMED * between).then_some(between)
+    (told.clock_of_lines || average(told)? > RESUMED * between).then_some(between)
 }
 
 fn rate(told: &Told) -> Answer<f64> {
     let printed = told.printed_rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
     let rate = printed
-        .filter(|_| told.trusts_printed_rate)
+        .filter(|_| told.trusts_printed_rate || told.clock_of_lines)
         .or_else(|| since_resume(told))
         .or_else(|| average(told))
         .or(printed)
@@ -241,6 +259,50 @@ mod tests {
         }
         let zero = Told { done: Some(0.0), total: Some(0.0), ..Told::default() };
         assert_eq!(judge(&zero).eta.get().unwrap().mid, 0.0, "nothing to do is done");
+    }
+
+    #[test]
+    fn a_total_that_grows_makes_the_end_doubtful() {
+        let told = Told { total_grew_from: Some(10.0), ..line(100.0, 100.0, (1.0, 1.0)) };
+        let verdict = judge(&told);
+        assert!(verdict.eta.get().is_some());
+        assert_eq!(
+            verdict.doubt.as_deref(),
+            Some("the total grew from 10 to 25000 while it ran: with it, the end moves away")
+        );
+        assert_eq!(judge(&Told { total_grew_from: None, ..told.clone() }).doubt, None);
+        assert_eq!(judge(&Told { finished: Some(true), ..told }).doubt, None, "what has ended has no end to come");
+    }
+
+    #[test]
+    fn finished_wins_over_the_counts_and_more_done_than_there_is_leaves_nothing() {
+        let told = Told { finished: Some(true), ..line(9.0, 10.0, (1.0, 1.0)) };
+        assert_eq!((judge(&told).finished.get(), judge(&told).eta.get().unwrap().mid), (Some(true), 0.0));
+        let told = line(26_000.0, 10.0, (1.0, 1.0));
+        assert_eq!((judge(&told).finished.get(), judge(&told).eta.get().unwrap().mid), (Some(true), 0.0));
+        let told = Told { finished: Some(false), ..told };
+        assert_eq!(judge(&told).eta.get().unwrap().high, Some(0.0), "never negative");
+    }
+
+    #[test]
+    fn a_constant_rate_is_met_within_5_percent() {
+        for done in 1..25_000_u32 {
+            let done = f64::from(done);
+            let told = line(done, done * 1.4, (0.0, 0.0));
+            let (mid, truth) = (judge(&told).eta.get().unwrap().mid, (25_000.0 - done) * 1.4);
+            assert!((mid / truth - 1.0).abs() < 0.05, "{done}: {mid} {truth}");
+        }
+    }
+
+    #[test]
+    fn of_the_times_before_lines_only_differences_count() {
+        // The first line came 60 s after the start, with 100 items; one of each 100 follows in 140 s.
+        let told = Told { clock_of_lines: true, ..line(300.0, 340.0, (100.0, 60.0)) };
+        assert_eq!(judge(&told).items_per_second.get(), Some(200.0 / 280.0));
+        // Alone it has an average only, and a rate that is printed is better.
+        let told = Told { clock_of_lines: true, ..line(100.0, 60.0, (100.0, 60.0)) };
+        assert_eq!(judge(&told).items_per_second.get(), Some(100.0 / 60.0));
+        assert_eq!(judge(&Told { printed_rate: Some(0.5), ..told }).items_per_second.get(), Some(0.5));
     }
 
     #[test]

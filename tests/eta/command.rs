@@ -149,6 +149,142 @@ fn what_cannot_be_read_is_one_object_a_message_and_exit_code_1() {
 }
 
 #[test]
+fn a_flag_that_says_nothing_about_a_source_is_refused_with_what_it_is_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    put(&folder.path().join("run.log"), LINE.as_bytes());
+    put(&folder.path().join("out/1.pt"), b"x");
+    put(&folder.path().join("state.json"), b"{\"done\": 1, \"total\": 4, \"t\": 40, \"bad\": 2}");
+    for (path, flags, word) in [
+        ("run.log", &["--tokens", "/usage"][..], "--tokens names a field of JSON, and this is a log"),
+        ("run.log", &["--failed", "/error"], "--failed names"),
+        ("run.log", &["--field", "done=/a"], "--field names"),
+        ("out", &["--format", "tqdm"], "--format is about the lines of a log, and this is a folder"),
+        ("out", &["--tokens", "/a"], "folder"),
+    ] {
+        let output = eta(&[&[at(path).as_str()], flags].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{path} {flags:?}");
+        assert!(errors.contains(word), "{path} {flags:?}: {errors}");
+    }
+    // Of a document they are the names of its fields.
+    let found = object(&[&at("state.json"), "--tokens", "/t", "--failed", "/bad", "--total", "8"]);
+    assert_eq!((found["tokens_per_item"].as_f64(), found["failed"].as_f64()), (Some(40.0), Some(2.0)));
+    assert_eq!(found["total"].as_f64(), Some(8.0));
+    for path in ["run.log", "out"] {
+        assert_eq!(object(&[&at(path), "--total", "600"])["total"].as_f64(), Some(600.0), "{path}");
+    }
+    let found = object(&[&at("run.log"), "--format", r"Progress: (?<done>\d+)/(?<total>\d+)"]);
+    assert_eq!((found["format"].as_str(), found["done"].as_f64()), (Some("regex"), Some(300.0)));
+}
+
+#[test]
+fn nothing_that_a_file_may_be_is_a_surprise() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    put(&at("empty.log"), b"");
+    put(&at("huge.log"), &vec![b'x'; 40 << 20]);
+    put(&at("latin.log"), b"Pr\xe9paration\nProgress: 1/4, elapsed: 3s\n");
+    put(&at("torn.json"), b"{\"done\": 1");
+    put(&at("words.log"), b"loading\n");
+    fs::create_dir(at("empty")).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    for (name, code, done, word) in [
+        ("empty.log", 0, None, "it is empty"),
+        ("huge.log", 0, None, "--format"),
+        ("words.log", 0, None, "--format"),
+        ("latin.log", 0, Some(1.0), ""),
+        ("torn.json", 0, None, "ends in the middle"),
+        ("empty", 0, Some(0.0), ""),
+        ("socket", 1, None, "is a socket: name a regular file"),
+        ("/dev/zero", 1, None, "is a device: name a regular file"),
+    ] {
+        let path = at(name);
+        let output = eta(&[path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(code), "{name}");
+        let found = object(&[path.to_str().unwrap()]);
+        assert_eq!(found["done"].as_f64(), done, "{name}: {found}");
+        assert!(found["reason"]["done"].as_str().unwrap_or_default().contains(word), "{name}: {found}");
+    }
+    drop(socket);
+}
+
+#[test]
+fn a_trainers_folder_is_read_by_the_state_in_its_newest_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = |step: u32, more: &str| {
+        format!(
+            "{{\n \"global_step\": {step},\n \"max_steps\": 400,\n \"log_history\": [{{\"step\": 5, \"loss\": 2.5}}{more}]\n}}\n"
+        )
+    };
+    let at = |name: &str| folder.path().join(name);
+    for step in [20, 100] {
+        put(&at(&format!("checkpoint-{step}/trainer_state.json")), state(step, "").as_bytes());
+        put(&at(&format!("checkpoint-{step}/model.safetensors")), b"xx");
+    }
+    for name in ["", "checkpoint-100", "checkpoint-100/trainer_state.json", "*/trainer_state.json"] {
+        let found = object(&[at(name).to_str().unwrap()]);
+        let numbers = (found["format"].as_str(), found["done"].as_f64(), found["total"].as_f64());
+        assert_eq!(numbers, (Some("trainer_state"), Some(100.0), Some(400.0)), "{name}: {found}");
+        assert_eq!(found["finished"], false);
+    }
+    // One that stopped early has ended all the same.
+    let end = ", {\"step\": 150, \"train_runtime\": 300.5, \"train_loss\": 1.5}";
+    put(&at("trainer_state.json"), state(150, end).as_bytes());
+    let found = object(&[at("").to_str().unwrap()]);
+    assert_eq!((found["done"].as_f64(), found["elapsed_seconds"].as_f64()), (Some(150.0), Some(300.5)));
+    assert_eq!(found["finished"], true);
+}
+
+#[test]
+fn files_of_an_array_job_are_its_parts_and_a_total_from_outside_makes_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for task in 1..=10 {
+        let text = format!("[{task}-10%2] Processing batch\nProgress: {task}/?, elapsed: 10s\n");
+        put(&folder.path().join(format!("slurm-12345_{task}.out")), text.as_bytes());
+    }
+    let pattern = folder.path().join("slurm-12345_*.out");
+    let found = object(&[pattern.to_str().unwrap()]);
+    assert_eq!(
+        (found["done"].as_f64(), found["total"].as_f64(), found["eta_seconds"].is_null()),
+        (Some(55.0), None, true)
+    );
+    let found = object(&[pattern.to_str().unwrap(), "--total", "110"]);
+    assert_eq!((found["total"].as_f64(), found["eta_seconds"]["mid"].as_f64()), (Some(110.0), Some(10.0)));
+}
+
+#[test]
+fn a_total_that_grows_is_said_beside_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.log");
+    let bars = [(5, 10), (20, 60), (100, 900)].map(|(done, total)| {
+        format!("\rtasks:  {:3}%|#   | {done}/{total} [00:{:02}<09:10,  1.00it/s]", 100 * done / total, done % 60)
+    });
+    put(&path, bars.concat().as_bytes());
+    let found = object(&[path.to_str().unwrap()]);
+    assert!(found["reason"]["eta_seconds"].as_str().unwrap().contains("grew from 10 to 900"), "{found}");
+    assert!(!found["eta_seconds"].is_null() && found["finished"] == false);
+    let text = String::from_utf8(eta(&[path.to_str().unwrap()]).stdout).unwrap();
+    assert!(text.contains("do not rely on the end"), "{text}");
+}
+
+#[test]
+fn times_before_the_lines_of_a_log_are_its_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.log");
+    for (start, one, other) in [
+        ("2026-11-30 06:59:00,000 INFO", "2026-11-30 07:00:00,000 INFO", "2026-11-30 07:02:20,000 INFO"),
+        ("[23:58:00]", "[23:59:00]", "[00:01:20]"),
+        ("INFO 11-30 06:59:00 [a.py:1]", "INFO 11-30 07:00:00 [a.py:1]", "INFO 11-30 07:02:20 [a.py:1]"),
+    ] {
+        put(&path, format!("{start} start\n{one} Progress: 100/300\n{other} Progress: 200/300\n").as_bytes());
+        let found = object(&[path.to_str().unwrap()]);
+        assert_eq!(found["elapsed_seconds"].as_f64(), Some(200.0), "{found}");
+        assert!((found["eta_seconds"]["mid"].as_f64().unwrap() - 140.0).abs() < 1e-6, "{found}");
+    }
+}
+
+#[test]
 fn following_ends_when_it_has_finished() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.log");

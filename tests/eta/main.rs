@@ -5,6 +5,7 @@
 
 mod captures;
 mod command;
+mod terminal;
 
 use std::process::{Command, Output, Stdio};
 

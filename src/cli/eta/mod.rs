@@ -33,6 +33,8 @@ use subject::{Look, Subject, Wishes};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Between the two looks of one answer at a file that is being written.
 const BETWEEN: Duration = Duration::from_millis(300);
+/// The exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
 /// A file that was written no longer ago than this is being written.
 const BEING_WRITTEN: f64 = 2.0;
 
@@ -102,6 +104,10 @@ async fn once(args: &Args, wishes: Wishes) -> std::io::Result<ExitCode> {
     let look = match Subject::open(&args.path, wishes) {
         Ok(mut subject) => {
             source = Some(subject.source());
+            if let Some(message) = subject.misused() {
+                eprintln!("longhaul: {message}");
+                return Ok(ExitCode::from(2));
+            }
             settled(&mut subject, &clock).await
         }
         Err(failure) => Err(failure),
@@ -178,6 +184,10 @@ async fn follow(path: &Path, wishes: Wishes) -> std::io::Result<ExitCode> {
             Some(subject) => Ok(subject),
             None => Subject::open(path, wishes.clone()).map(|opened| subject.insert(opened)),
         };
+        if let Some(message) = opened.as_ref().ok().and_then(|subject| subject.misused()) {
+            eprintln!("longhaul: {message}");
+            return Ok(ExitCode::from(2));
+        }
         let mut finished = false;
         let line = match opened.and_then(|subject| subject.look(now)) {
             Ok(mut look) => {
@@ -208,7 +218,16 @@ async fn follow(path: &Path, wishes: Wishes) -> std::io::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         shown = line;
-        tokio::time::sleep(INTERVAL).await;
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            // The line stays, and the prompt comes below it.
+            _ = tokio::signal::ctrl_c() => {
+                if terminal {
+                    writeln!(std::io::stdout())?;
+                }
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+        }
     }
 }
 

@@ -52,7 +52,11 @@ fn pass(wishes: Wishes, json: bool) -> std::io::Result<ExitCode> {
     let (clock, mut pace) = (Clock::start(), Pace::default());
     let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut stream = Stream::new(wishes);
-    let mut status = Status { on: std::io::stderr().is_terminal() && !json, shown: false };
+    let mut status = Status {
+        on: std::io::stderr().is_terminal() && !json,
+        shown: false,
+        is_dim: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
     let mut drawn_at: Option<Time> = None;
     let mut at_line_start = true;
     let mut buffer = vec![0; CHUNK];
@@ -90,6 +94,10 @@ fn pass(wishes: Wishes, json: bool) -> std::io::Result<ExitCode> {
     stream.look();
     let mut look = stream.look();
     let verdict = judged(&mut look, &mut pace, clock.now());
+    if let Some(message) = stream.wishes.misused(look.source) {
+        eprintln!("longhaul: {message}");
+        return Ok(ExitCode::from(2));
+    }
     if json {
         writeln!(out, "{}", report::json("-", &look, &verdict))?;
     } else if status.on {
@@ -157,7 +165,11 @@ impl Stream {
             Content::Text | Content::Binary => {
                 let format = self.text.format().map(str::to_owned);
                 let trusts_printed_rate = subject::prints_a_moving_rate(format.as_deref());
-                let told = Told { trusts_printed_rate, ..Told::of(&self.text.reading()) };
+                let mut told = Told { trusts_printed_rate, ..Told::of(&self.text.reading()) };
+                told.total_grew_from = self.text.total_grew_from();
+                if let (Some(stamped), None) = (self.text.stamped(), told.elapsed) {
+                    subject::by_lines(&mut told, &stamped);
+                }
                 Look { source: "log", format, told, bars: self.text.bars(), ..Look::default() }
             }
             Content::Items => {
@@ -176,6 +188,9 @@ impl Stream {
             Content::Status => subject::of_lines("jsonl", &self.wishes.fields, &self.head, &self.kept),
             Content::Document => subject::of_document("json", &self.wishes.fields, &self.kept),
         };
+        if self.wishes.total.is_some() {
+            look.told.total_grew_from = None;
+        }
         look.told.total = self.wishes.total.or(look.told.total);
         look
     }
@@ -185,15 +200,17 @@ impl Stream {
 struct Status {
     on: bool,
     shown: bool,
+    /// Dim, so that it is not taken for the command's own; not where `NO_COLOR` asks for plain text.
+    is_dim: bool,
 }
 
 impl Status {
     fn draw(&mut self, line: &str) {
         let mut error = std::io::stderr().lock();
         let line = cut(line, width(&std::io::stderr()));
-        // A row below is made, the cursor comes back; then save, down, write, restore. Dim, so that it is not taken for
-        // the command's own.
-        let drawn = write!(error, "\x1bD\x1bM\x1b7\x1bD\r\x1b[K\x1b[2m{line}\x1b[0m\x1b8").and_then(|()| error.flush());
+        let (dim, plain) = if self.is_dim { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        // A row below is made, the cursor comes back; then save, down, write, restore.
+        let drawn = write!(error, "\x1bD\x1bM\x1b7\x1bD\r\x1b[K{dim}{line}{plain}\x1b8").and_then(|()| error.flush());
         // A terminal that is gone needs no line.
         self.on = drawn.is_ok();
         self.shown = self.on;

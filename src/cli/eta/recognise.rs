@@ -40,6 +40,9 @@ pub fn recognise(head: &[u8], whole: bool, path: &Path, fields_given: bool) -> C
         (Content::Text, _) => content,
         (lines, _) => lines,
     };
+    if head.split(|&byte| byte == b'\n').map(trim).find(|line| !line.is_empty()).is_some_and(is_log) {
+        return Content::Text;
+    }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("jsonl" | "ndjson") => return lines_or(if fields_given { Content::Status } else { Content::Items }),
         Some("json") => {
@@ -55,6 +58,17 @@ pub fn recognise(head: &[u8], whole: bool, path: &Path, fields_given: bool) -> C
         _ if is_binary(head) => Content::Binary,
         _ => Content::Text,
     }
+}
+
+/// A JSON line that a log is made of: docker's, the journal's, and LLaMA-Factory's own.
+fn is_log(line: &[u8]) -> bool {
+    const NAMES: [&[&str]; 3] = [&["/log", "/stream", "/time"], &["/MESSAGE"], &["/current_steps", "/total_steps"]];
+    line.first() == Some(&b'{')
+        && NAMES.iter().any(|names| {
+            let pointers: Vec<Pointer> = names.iter().map(|name| Pointer::new(name)).collect();
+            let mut found: [Option<Raw<'_>>; 3] = [None; 3];
+            scan(line, &pointers, &mut found).is_ok() && found.iter().flatten().count() == names.len()
+        })
 }
 
 const fn is_blank(byte: u8) -> bool {
@@ -94,20 +108,17 @@ fn lines(head: &[u8], whole: bool, sure: bool) -> Content {
     if !whole {
         lines.pop();
     }
-    let pointers = [Pointer::new("/log"), Pointer::new("/stream"), Pointer::new("/time")];
-    let (mut objects, mut status, mut docker, mut others) = (0_u32, 0_u32, 0_u32, 0_u32);
+    let (mut objects, mut status, mut others) = (0_u32, 0_u32, 0_u32);
     for line in lines.into_iter().filter(|line| !line.is_empty()).take(LINES) {
-        let mut found: [Option<Raw<'_>>; 3] = [None; 3];
-        match (line.first(), scan(line, &pointers, &mut found)) {
+        match (line.first(), scan(line, &[], &mut [])) {
             (Some(b'{'), Ok(())) => {
                 objects += 1;
-                docker += u32::from(found.iter().all(Option::is_some));
                 status += u32::from(fields::is_status(line));
             }
             _ => others += 1,
         }
     }
-    if objects == 0 || !sure && (objects <= others || docker * 2 > objects) {
+    if objects == 0 || !sure && objects <= others {
         Content::Text
     } else if status * 2 > objects {
         Content::Status
@@ -166,6 +177,8 @@ mod tests {
             ("a.log", "{\n \"global_step\": 20,\n \"max_steps\": 40\n}\n", Content::Document),
             ("a.log", &"{'loss': 1.5}\n".repeat(3), Content::Text),
             ("a.log", &"{\"log\":\"x\\n\",\"stream\":\"stderr\",\"time\":\"t\"}\n".repeat(3), Content::Text),
+            ("a.jsonl", "{\"MESSAGE\": \"x\"}\n{\"MESSAGE\": [13]}\n", Content::Text),
+            ("trainer_log.jsonl", "{\"current_steps\": 5, \"total_steps\": 93}\n", Content::Text),
             ("a.pt", "PK\u{3}\u{4}\0\0\u{8}\0", Content::Binary),
         ] {
             assert_eq!(recognise(text.as_bytes(), true, Path::new(name), false), expected, "{name} {text:?}");

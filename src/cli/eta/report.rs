@@ -23,7 +23,7 @@ pub fn json(path: &str, look: &Look, verdict: &Verdict) -> Value {
         }
         value.unwrap_or(Value::Null)
     };
-    let unread = look.problem.as_deref().unwrap_or("the file does not say");
+    let unread = unread(look);
     let done = known("done", told.done.map(number), unread);
     let total = known("total", told.total.map(number), "the file does not say: give it with --total");
     let failed = known("failed", told.failed.map(number), "the file does not say");
@@ -40,7 +40,12 @@ pub fn json(path: &str, look: &Look, verdict: &Verdict) -> Value {
         .get()
         .map(|eta| json!({"low": eta.low.map(number), "mid": number(eta.mid), "high": eta.high.map(number)}));
     let eta = known("eta_seconds", eta, verdict.eta.reason().unwrap_or_default());
+    // Known, and not to be relied on.
+    let doubt = verdict.doubt.clone();
     let format = known("format", look.format.clone().map(Value::String), unread);
+    if let Some(doubt) = doubt {
+        reason.insert("eta_seconds".to_owned(), doubt.into());
+    }
     json!({
         "path": path,
         "source": look.source,
@@ -81,6 +86,14 @@ pub fn failed(path: &str, source: Option<&str>, message: &str) -> Value {
     object.insert("bars".to_owned(), json!([]));
     object.insert("reason".to_owned(), json!({"done": message}));
     Value::Object(object)
+}
+
+/// Why it is not known how much is done, and what to do.
+fn unread(look: &Look) -> &str {
+    look.problem.as_deref().unwrap_or(match (look.source, &look.format) {
+        ("log", None) => "nothing in it is progress that we know: give --format a regular expression with a group done",
+        _ => "the file does not say",
+    })
 }
 
 fn bar(bar: &ListedBar) -> Value {
@@ -144,7 +157,7 @@ pub fn lines(path: &str, look: &Look, verdict: &Verdict, now: Time, zone: &TimeZ
     match (progress(look), &look.problem) {
         (Some(progress), _) => out.push_str(&format!("  {progress}\n")),
         (None, Some(problem)) => out.push_str(&format!("  how far: unknown, {problem}\n")),
-        (None, None) => out.push_str("  how far: unknown, nothing in it says how much is done\n"),
+        (None, None) => out.push_str(&format!("  how far: unknown, {}\n", unread(look))),
     }
     let mut pace: Vec<String> = Vec::new();
     pace.extend(verdict.items_per_second.get().map(|rate| text::pace(rate, "items")));
@@ -160,6 +173,9 @@ pub fn lines(path: &str, look: &Look, verdict: &Verdict, now: Time, zone: &TimeZ
             out.push_str(&format!(", ends {}", text::moment_in(now.seconds() + eta.mid, zone)));
         }
         out.push('\n');
+    }
+    if let Some(doubt) = &verdict.doubt {
+        out.push_str(&format!("  do not rely on the end: {doubt}\n"));
     }
     if let Some(remaining) = look.told.printed_remaining.filter(|_| verdict.finished.get() != Some(true)) {
         out.push_str(&format!("  it says itself: {} left\n", text::span(remaining)));
@@ -222,7 +238,8 @@ mod tests {
         let empty = Look { source: "log", ..Look::default() };
         assert_eq!(
             lines("run.log", &empty, &judge(&empty.told), now, &TimeZone::UTC),
-            "run.log: log\n  how far: unknown, nothing in it says how much is done\n"
+            "run.log: log\n  how far: unknown, nothing in it is progress that we know: give --format a regular \
+             expression with a group done\n"
         );
     }
 

@@ -16,7 +16,7 @@ use crate::config::{Limits, LogFormat, ProgressKind};
 use crate::estimate::one_shot::Told;
 use crate::model::job::Reading;
 use crate::model::{Failure, FailureKind, Time};
-use crate::sources::progress::log::ListedBar;
+use crate::sources::progress::log::{ListedBar, Stamped};
 use crate::sources::progress::peek::{End, expand, peek};
 use crate::sources::progress::{self, Source};
 
@@ -40,6 +40,37 @@ pub struct Wishes {
     pub fields: Fields,
     /// A field was named.
     pub fields_given: bool,
+}
+
+impl Wishes {
+    /// In a document and in lines of status, `--tokens` and `--failed` name those fields.
+    fn with_named_fields(mut self) -> Self {
+        for (name, pointer) in [("tokens", &self.tokens), ("failed", &self.failed)] {
+            if let Some(pointer) = pointer {
+                // Both are names of fields.
+                let _ = self.fields.set(name, pointer);
+            }
+        }
+        self
+    }
+
+    /// What of the flags says nothing about such a source; the message says what it is for.
+    pub fn misused(&self, source: &str) -> Option<String> {
+        let is_json = matches!(source, "json" | "jsonl");
+        let flag = if self.fields_given && !is_json {
+            "--field names a field of JSON"
+        } else if self.tokens.is_some() && !is_json {
+            "--tokens names a field of JSON"
+        } else if self.failed.is_some() && !is_json {
+            "--failed names a field of JSON"
+        } else if self.format.is_some() && source != "log" {
+            "--format is about the lines of a log"
+        } else {
+            return None;
+        };
+        let what = if source == "directory" { "a folder, whose files are counted" } else { "a log" };
+        Some(format!("{flag}, and this is {what}: leave it out"))
+    }
 }
 
 /// One look.
@@ -80,7 +111,10 @@ impl Subject {
         // Whoever names a file with a star in it means that file.
         let is_pattern = has_wildcard && std::fs::symlink_metadata(path).is_err();
         if !is_pattern && path.is_dir() {
-            return Ok(Self::folder(path, "**/*", wishes));
+            return match training(path) {
+                Some(states) => Ok(Self { source: "json", how: How::Document { paths: states, lines: false }, wishes }),
+                None => Ok(Self::folder(path, "**/*", wishes)),
+            };
         }
         let matches = if is_pattern { expand(path)? } else { vec![path.to_owned()] };
         let Some(first) = matches.iter().find(|path| path.is_file()).or_else(|| matches.first()) else {
@@ -117,6 +151,7 @@ impl Subject {
             }
             Content::Status | Content::Document => {
                 let lines = content == Content::Status;
+                let wishes = wishes.with_named_fields();
                 let how = How::Document { paths: path.to_owned(), lines };
                 Self { source: if lines { "jsonl" } else { "json" }, how, wishes }
             }
@@ -137,6 +172,11 @@ impl Subject {
         self.source
     }
 
+    /// A flag that says nothing about it.
+    pub fn misused(&self) -> Option<String> {
+        self.wishes.misused(self.source)
+    }
+
     /// Looks once. A failure of kind [`FailureKind::Timeout`] says that the first look takes longer and goes on with the
     /// next call.
     pub fn look(&mut self, now: Time) -> Result<Look, Failure> {
@@ -144,6 +184,9 @@ impl Subject {
             How::Polled { sources, lines } => polled(self.source, sources, lines, now)?,
             How::Document { paths, lines } => document(self.source, paths, *lines, &self.wishes.fields)?,
         };
+        if self.wishes.total.is_some() {
+            look.told.total_grew_from = None;
+        }
         look.told.total = self.wishes.total.or(look.told.total);
         if self.wishes.total.is_some() && look.told.finished == Some(false) {
             // The source compared with its own total.
@@ -151,6 +194,17 @@ impl Subject {
         }
         Ok(look)
     }
+}
+
+/// Where a Hugging Face `Trainer` keeps its state in this folder: in itself, a checkpoint, or in one checkpoint of several.
+fn training(folder: &Path) -> Option<PathBuf> {
+    const STATE: &str = "trainer_state.json";
+    let here = folder.join(STATE);
+    if here.is_file() {
+        return Some(here);
+    }
+    let below = folder.join("checkpoint-*").join(STATE);
+    expand(&below).is_ok_and(|found| !found.is_empty()).then_some(below)
 }
 
 fn source(kind: &ProgressKind) -> Box<dyn Source> {
@@ -176,6 +230,7 @@ fn polled(
 ) -> Result<Look, Failure> {
     let mut look = Look { source, ..Look::default() };
     let mut readings = Vec::new();
+    let mut stamped = Vec::new();
     for source in sources {
         match source.poll(now) {
             Ok(Reading { first_pass: Some(words), .. }) => return Err(Failure::new(FailureKind::Timeout, words)),
@@ -183,6 +238,8 @@ fn polled(
             Err(failure) => look.problem = Some(failure.message),
         }
         let details = source.details();
+        stamped.extend(details.stamped);
+        look.told.total_grew_from = look.told.total_grew_from.or(details.total_grew_from);
         look.format = look.format.or(details.format);
         look.bars.extend(details.bars);
         look.told.elapsed = look.told.elapsed.or(details.span.filter(|span| *span >= 1.0));
@@ -192,10 +249,20 @@ fn polled(
     {
         return Err(Failure::new(FailureKind::Io, problem));
     }
-    let span = look.told.elapsed.take();
-    look.told = Told { trusts_printed_rate: prints_a_moving_rate(look.format.as_deref()), ..sum(&readings) };
+    let (span, grew_from) = (look.told.elapsed.take(), look.told.total_grew_from.take());
+    look.told = Told {
+        total_grew_from: grew_from.filter(|_| readings.len() == 1),
+        trusts_printed_rate: prints_a_moving_rate(look.format.as_deref()),
+        ..sum(&readings)
+    };
     look.told.elapsed = look.told.elapsed.or(span);
+    if let ([stamped], [_], None) = (stamped.as_slice(), readings.as_slice(), look.told.elapsed) {
+        by_lines(&mut look.told, stamped);
+    }
     look.written_at = readings.iter().filter_map(|reading| reading.updated_at).max();
+    if readings.iter().all(|reading| reading.bytes == Some(0) && reading.done.is_none()) {
+        look.problem = Some("it is empty: nothing was written yet (many bars write only to a terminal)".to_owned());
+    }
     look.problem = look.problem.or_else(|| readings.iter().find_map(|reading| Some(reading.unread.clone()?.reason)));
     if source == "jsonl" {
         look.format = Some("jsonl-count".to_owned());
@@ -204,6 +271,13 @@ fn polled(
         look.told.elapsed = between_lines(lines);
     }
     Ok(look)
+}
+
+/// The clock of the lines, where there is no other.
+pub fn by_lines(told: &mut Told, stamped: &Stamped) {
+    told.elapsed = Some(stamped.last.elapsed).filter(|elapsed| *elapsed > 0.0);
+    told.first = Some(stamped.first);
+    told.clock_of_lines = told.elapsed.is_some();
 }
 
 /// Every format but the line, which prints one digit of an average.
@@ -282,6 +356,11 @@ pub fn of_document(source: &'static str, fields: &Fields, text: &[u8]) -> Look {
             let is_trainer = memchr::memmem::find(text, b"\"global_step\"").is_some();
             look.format = Some(if is_trainer { "trainer_state" } else { "json" }.to_owned());
             look.told = told;
+            if is_trainer && let Some(taken) = train_runtime(text) {
+                // The last entry of a training's history, also of one that stopped early.
+                look.told.finished = Some(true);
+                look.told.elapsed = look.told.elapsed.or(Some(taken));
+            }
         }
         Ok(None) => look.problem = Some("it says nothing under a usual name: name the fields with --field".to_owned()),
         Err(_) if text.is_empty() => look.problem = Some("it is empty, as in the middle of a rewrite".to_owned()),
@@ -290,13 +369,23 @@ pub fn of_document(source: &'static str, fields: &Fields, text: &[u8]) -> Look {
     look
 }
 
+/// Seconds that the whole training took, once it has ended.
+fn train_runtime(text: &[u8]) -> Option<f64> {
+    const NAME: &[u8] = b"\"train_runtime\":";
+    let at = memchr::memmem::rfind(text, NAME)?;
+    let rest = text.get(at + NAME.len()..)?.trim_ascii_start();
+    let end = rest.iter().position(|byte| !(byte.is_ascii_digit() || *byte == b'.'))?;
+    std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
+}
+
 fn newest(paths: &Path) -> Result<PathBuf, Failure> {
     let mut matches = expand(paths)?;
     if matches.len() < 2 {
         return Ok(matches.pop().unwrap_or_else(|| paths.to_owned()));
     }
     let written = |path: &PathBuf| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    matches.sort_by_key(written);
+    // Of those written at once, as by a copy, the highest number: a longer name of the same words.
+    matches.sort_by_cached_key(|path| (written(path), path.as_os_str().len(), path.clone()));
     matches.pop().ok_or_else(|| Failure::new(FailureKind::Missing, format!("no file matches {}", paths.display())))
 }
 

@@ -3,8 +3,9 @@
 //!
 //! The rule, from what the frames themselves show:
 //!
-//! 1. Bars are told apart by format, rank and description (and, without a description, by depth: how far the cursor goes
-//!    up behind the frame).
+//! 1. Bars are told apart by format, rank, description and depth: how far the cursor goes up behind the frame. One that
+//!    comes up, as bars do when those above them close, goes on; one that appears below another is another, whatever its
+//!    name.
 //! 2. Of the bars that are alive together with the newest one, or stand above it, the **outer** one is the job: the one
 //!    of least depth, and of those the one that was there first. A bar that ended before the newest began is history, so
 //!    of bars that follow one another the last one counts.
@@ -12,7 +13,9 @@
 //!    `worker 1`, …) or by the rank in front of the line, the job is their **sum**.
 //! 4. Several ranks may also print one and the same count, each whenever its turn comes (two workers of one engine). Then
 //!    the numbers only ever go on, whoever prints them. So ranks are one bar until a number shows that they are not.
-//! 5. A configured name chooses among the bars before any of this.
+//! 5. Two processes may draw bars of one name on one line. A bar never counts down and then goes on from where it was
+//!    before, so one that does so twice is two, each of which goes on from its own numbers; they are added up as well.
+//! 6. A configured name chooses among the bars before any of this.
 //!
 //! The hazard is memory and time: a description may hold a counter, so that every frame is a new bar. Only the
 //! [`MAX_BARS`] that were seen last are kept.
@@ -64,6 +67,19 @@ impl Numbers {
         }
     }
 
+    /// Whether the same bar may have gone on, not asked whether it moved at all.
+    fn follows(&self, old: &Self) -> bool {
+        self.total == old.total
+            && self.done.zip(old.done).is_some_and(|(new, old)| new >= old)
+            && self.elapsed.zip(old.elapsed).is_none_or(|(new, old)| new >= old)
+    }
+
+    /// Whether it goes on from `one` rather than from `other`: it is past the one, and nearer to it by its count.
+    fn follows_rather(&self, one: &Self, other: &Self) -> bool {
+        let past = |old: &Self| Some(self.done? - old.done?);
+        self.follows(one) && past(one).zip(past(other)).is_some_and(|(one, other)| 0.0 < one && one < other)
+    }
+
     /// Whether another rank may have gone on with the same count, or have printed the same once more.
     fn goes_on_from(&self, old: &Self) -> bool {
         let (Some(new_done), Some(old_done)) = (self.done, old.done) else { return false };
@@ -93,6 +109,14 @@ struct Seen {
     /// Done and elapsed when it was first seen with both, since its last restart.
     start: Option<(f64, f64)>,
     numbers: Numbers,
+    /// Its numbers before its count went down the last time.
+    before: Option<Numbers>,
+    /// How often it went on from them as if nothing had been.
+    crossings: u8,
+    /// The smallest total that it had since its last restart.
+    first_total: Option<f64>,
+    /// When it said first that it has ended.
+    ended: Option<u64>,
 }
 
 impl Seen {
@@ -103,14 +127,63 @@ impl Seen {
             && (!bar.description.is_empty() || self.depth == depth)
     }
 
-    /// rich draws all its bars again and again as one block, in a file only once at the end: a bar that ended before
-    /// another began may still stand above it.
-    fn is_drawn_with(&self, other: &Self) -> bool {
-        self.format == "rich" && other.format == "rich"
+    /// Takes its next numbers. Those that it had are handed back when they turn out to be another bar's: when the count
+    /// went down, and went on from where it was before, twice.
+    fn take(&mut self, numbers: &Numbers, clock: u64) -> Option<Numbers> {
+        let mut others = None;
+        if self.format == "tqdm" && !self.is_separate {
+            if self.before.is_some_and(|before| numbers.follows_rather(&before, &self.numbers)) {
+                self.crossings += 1;
+                self.before = Some(self.numbers);
+                // What came between is the other's.
+                others = Some(self.numbers).filter(|_| self.crossings > 1);
+            } else if numbers.total == self.numbers.total && numbers.done < self.numbers.done {
+                self.before = Some(self.numbers);
+            }
+        }
+        if others.is_some() {
+            self.is_separate = true;
+        } else if numbers.went_back_from(&self.numbers) {
+            self.restarts += 1;
+            self.start = None;
+            self.ended = None;
+            self.first_total = None;
+        }
+        self.first_total = [self.first_total, numbers.total].into_iter().flatten().reduce(f64::min);
+        self.start = self.start.or(numbers.done.zip(numbers.elapsed));
+        self.ended = self.ended.or(numbers.finished.and_then(|finished| finished.then_some(clock)));
+        self.last = clock;
+        self.numbers = *numbers;
+        others
     }
 
-    fn is_same_of_another_rank(&self, other: &Self) -> bool {
-        self.format == other.format && self.description == other.description && self.rank != other.rank
+    /// How well a frame at `depth` fits; 0 is not at all.
+    fn fit(&self, numbers: &Numbers, depth: usize) -> u8 {
+        let has_total = self.numbers.total == numbers.total;
+        match (self.depth == depth, has_total) {
+            (true, true) if numbers.follows(&self.numbers) => 4,
+            (true, true) => 3,
+            // It came up.
+            (false, true) if self.depth > depth && numbers.follows(&self.numbers) => 2,
+            (true, false) => 1,
+            _ => 0,
+        }
+    }
+
+    /// rich draws all its bars again and again as one block, in a file only once at the end: a bar that ended before
+    /// another began may still stand above it. What was never seen before its end was drawn at the end.
+    fn is_drawn_with(&self, other: &Self) -> bool {
+        let is_late = |seen: &Self| seen.ended == Some(seen.first);
+        self.ended.is_none_or(|ended| ended > other.first) || (is_late(self) && is_late(other))
+    }
+
+    fn is_same_elsewhere(&self, other: &Self) -> bool {
+        let is_apart = self.rank != other.rank || (self.is_separate && other.is_separate);
+        self.format == other.format && self.description == other.description && self.first != other.first && is_apart
+    }
+
+    fn grew_from(&self) -> Option<f64> {
+        self.first_total.filter(|first| self.numbers.total.is_some_and(|total| total > *first))
     }
 
     /// As shown: `rank 3`, `Generating`, `rank 3: Generating`.
@@ -131,6 +204,8 @@ impl Seen {
 pub(super) struct Job {
     pub(super) format: &'static str,
     pub(super) numbers: Numbers,
+    /// What its total was when it was smallest, where it has grown since.
+    pub(super) grew_from: Option<f64>,
 }
 
 /// Which bar is the job, at which of its starts, and of how many parts it is the sum: with one more the count jumps.
@@ -169,13 +244,12 @@ impl Bars {
         self.clock += 1;
         let clock = self.clock;
         let numbers = Numbers::of(bar);
-        let start = numbers.done.zip(numbers.elapsed);
         let key = hash(bar.description.as_bytes(), 0);
+        let mut known = self.find(bar, &numbers, key, depth, rank);
         let mut is_separate = false;
-        let mut known = self.seen.iter().position(|seen| seen.is_like(bar, key, depth) && seen.rank == rank);
         if known.is_none() {
             for (at, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_like(bar, key, depth)) {
-                if !seen.is_separate && numbers.goes_on_from(&seen.numbers) {
+                if !seen.is_separate && seen.rank != rank && numbers.goes_on_from(&seen.numbers) {
                     rank.clone_into(&mut seen.rank);
                     known = Some(at);
                     break;
@@ -184,23 +258,23 @@ impl Bars {
                 is_separate = true;
             }
         }
+        // The numbers of a second bar of this name, once it is known that there are two.
+        let mut others = None;
         if let Some(seen) = known.and_then(|at| self.seen.get_mut(at)) {
-            if numbers.went_back_from(&seen.numbers) {
-                seen.restarts += 1;
-                seen.start = start;
-            }
-            seen.start = seen.start.or(start);
-            seen.last = clock;
+            others = seen.take(&numbers, clock);
             seen.depth = depth;
             seen.about = bar.about;
-            seen.numbers = numbers;
-            return seen.first;
+            is_separate |= seen.is_separate;
+            if others.is_none() {
+                return seen.first;
+            }
         }
         if self.seen.len() >= MAX_BARS
             && let Some(oldest) = self.seen.iter().enumerate().min_by_key(|(_, seen)| seen.last).map(|(at, _)| at)
         {
             self.seen.swap_remove(oldest);
         }
+        let numbers = others.unwrap_or(numbers);
         self.seen.push(Seen {
             format: bar.format,
             rank: rank.to_owned(),
@@ -213,10 +287,39 @@ impl Bars {
             last: clock,
             is_separate,
             restarts: 0,
-            start,
+            start: numbers.done.zip(numbers.elapsed),
             numbers,
+            before: None,
+            crossings: 0,
+            first_total: numbers.total,
+            ended: numbers.finished.and_then(|finished| finished.then_some(clock)),
         });
         clock
+    }
+
+    /// The bar that a frame belongs to, among those of its rank.
+    fn find(&self, bar: &Bar<'_>, numbers: &Numbers, key: u64, depth: usize, rank: &str) -> Option<usize> {
+        let is_one = |seen: &Seen| seen.is_like(bar, key, depth) && seen.rank == rank;
+        if let [only] = self.seen.as_slice() {
+            return (is_one(only) && (only.depth == depth || only.fit(numbers, depth) > 0)).then_some(0);
+        }
+        let fits = self.seen.iter().enumerate().filter(|(_, seen)| is_one(seen));
+        let fits = fits.map(|(at, seen)| (seen.fit(numbers, depth), seen.numbers.done.unwrap_or(0.0), at));
+        // Of several that it could go on from, the one that is furthest.
+        let best =
+            fits.filter(|(fit, ..)| *fit > 0).max_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
+        best.map(|(.., at)| at)
+    }
+
+    /// Whether one of this name said how long it has run.
+    pub(super) fn has_clock(&self, bar: &Bar<'_>) -> bool {
+        let is_it = |seen: &&Seen| seen.format == bar.format && seen.description == bar.description;
+        self.seen.iter().filter(is_it).any(|seen| seen.numbers.elapsed.is_some())
+    }
+
+    /// Whether a bar draws on a line that another one of its name draws on, too.
+    pub(super) fn has_crossed(&self) -> bool {
+        self.seen.iter().any(|seen| seen.crossings > 0)
     }
 
     /// Forgets all of them.
@@ -242,8 +345,8 @@ impl Bars {
         let (first, newest) = self.outer()?;
         let bars: Vec<&Seen> = self.seen.iter().filter(|seen| self.is_part(seen, first, newest)).collect();
         Some(match bars.as_slice() {
-            [] | [_] => Job { format: first.format, numbers: first.numbers },
-            several => Job { format: first.format, numbers: sum(several) },
+            [] | [_] => Job { format: first.format, numbers: first.numbers, grew_from: first.grew_from() },
+            several => Job { format: first.format, numbers: sum(several), grew_from: None },
         })
     }
 
@@ -298,11 +401,13 @@ impl Bars {
     }
 
     fn is_alive(&self, seen: &Seen, newest: &Seen) -> bool {
+        if seen.format == "rich" && newest.format == "rich" {
+            return seen.first == newest.first || seen.is_drawn_with(newest);
+        }
         seen.last > newest.first
             || seen.first == newest.first
             || (seen.depth < newest.depth && !self.is_replaced(seen))
-            || (seen.is_drawn_with(newest) && seen.numbers.finished != Some(true))
-            || (seen.is_separate && seen.is_same_of_another_rank(newest))
+            || (seen.is_separate && seen.is_same_elsewhere(newest))
     }
 
     /// Whether it is the job, or a part of it.
@@ -319,7 +424,7 @@ impl Bars {
 /// The same words with other digits in them, or the same of another rank.
 fn are_sisters(one: &Seen, other: &Seen) -> bool {
     one.first == other.first
-        || one.is_same_of_another_rank(other)
+        || one.is_same_elsewhere(other)
         || (one.words.is_some() && one.words == other.words && one.format == other.format)
 }
 
@@ -381,6 +486,31 @@ mod tests {
         ]);
         assert_eq!((job.numbers.done.unwrap(), job.numbers.total, job.numbers.elapsed), (7.0, Some(10.0), Some(42.0)));
         assert_eq!(job.numbers.finished, Some(false));
+    }
+
+    #[test]
+    fn bars_of_one_name_below_one_another_are_added() {
+        let job = job(&[
+            ("work:  40%|█| 2/5 [00:40<01:00, 20.00s/it]", 0),
+            ("work:  20%|█| 2/10 [00:40<01:00, 20.00s/it]", 1),
+            ("work:  60%|█| 3/5 [00:60<01:00, 20.00s/it]", 0),
+            // Below one another in the other order: the upper one closed, and this one came up.
+            ("work:  30%|█| 3/10 [00:70<01:00, 20.00s/it]", 0),
+        ]);
+        assert_eq!((job.numbers.done, job.numbers.total), (Some(6.0), Some(15.0)));
+    }
+
+    #[test]
+    fn two_processes_that_draw_one_bar_on_one_line_are_added_and_a_restart_is_not() {
+        let frame = |done: u32, elapsed: u32| format!("gen: 4%|█| {done}/400 [00:{elapsed:02}<01:00, 2.00s/it]");
+        let frames: Vec<String> = (1..20).flat_map(|at| [frame(2 * at, at), frame(3 * at, at)]).collect();
+        let sum = job(&frames.iter().map(|frame| (frame.as_str(), 0)).collect::<Vec<_>>());
+        assert_eq!((sum.numbers.done, sum.numbers.total), (Some(95.0), Some(800.0)));
+        // A run that died, and one that went on behind it, at its own pace, beyond where the first one came to.
+        let frames: Vec<String> =
+            (0..20).map(|at| frame(2 * at, at)).chain((0..50).map(|at| frame(20 + 3 * at, at))).collect();
+        let last = job(&frames.iter().map(|frame| (frame.as_str(), 0)).collect::<Vec<_>>());
+        assert_eq!((last.numbers.done, last.numbers.total), (Some(167.0), Some(400.0)));
     }
 
     #[test]

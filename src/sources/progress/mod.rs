@@ -20,6 +20,7 @@ mod prefix;
 mod bars;
 pub mod log;
 mod repeat;
+mod stamp;
 
 // JSON: fields by pointer, lines that are items, documents that are a state.
 pub mod pointer;

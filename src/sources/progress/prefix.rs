@@ -39,7 +39,9 @@ fn one(text: &str) -> Option<(&str, &str)> {
 fn number(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().take(6).take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at_checked(end)?;
-    rest.strip_prefix(": ").filter(|_| end <= 5).map(|rest| (digits, rest))
+    // Of a line that a bar's `\r` ended right behind it, the blank is gone.
+    let rest = if rest == ":" { "" } else { rest.strip_prefix(": ")? };
+    (end <= 5).then_some((digits, rest))
 }
 
 /// `[rank0]:`, `[rank 0]`, `[default0]:[…`, `[1,0]<stdout>:`.
@@ -48,6 +50,18 @@ fn bracket(text: &str) -> Option<(&str, &str)> {
     if let Some((_, rank)) = inside.rsplit_once(',') {
         let rest = rest.strip_prefix("<stdout>:").or_else(|| rest.strip_prefix("<stderr>:"))?;
         return Some((rank, rest));
+    }
+    // `kubectl logs --prefix`.
+    if let Some(pod) = inside.strip_prefix("pod/") {
+        return pod.contains('/').then_some((inside, rest));
+    }
+    // `[0]:` and `[node0:0]`, with a colon behind the bracket or in it.
+    let (host, number) = inside.rsplit_once(':').unwrap_or(("", inside));
+    let is_number = !number.is_empty() && number.len() <= 5 && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_host = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
+    let has_name = host.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if is_number && is_host && (has_name || (host.is_empty() && rest.starts_with(':'))) {
+        return Some((inside, rest.strip_prefix(':').unwrap_or(rest)));
     }
     is_rank(inside).then_some((inside, rest.strip_prefix(':').unwrap_or(rest)))
 }
@@ -75,7 +89,7 @@ fn process(text: &str) -> Option<(&str, &str)> {
     let (inside, rest) = text.strip_prefix('(')?.split_once(')')?;
     let at = inside.find("pid=")?;
     let is_number = inside.get(at + 4..)?.starts_with(|c: char| c.is_ascii_digit());
-    (is_number && inside.len() < 120 && rest.starts_with(' ')).then_some((inside, rest))
+    (is_number && inside.len() < 120 && (rest.is_empty() || rest.starts_with(' '))).then_some((inside, rest))
 }
 
 /// `worker-1  | text`.
@@ -86,7 +100,7 @@ fn compose(text: &str) -> Option<(&str, &str)> {
     if !text.as_bytes().get(end.checked_sub(1)?)?.is_ascii_digit() {
         return None;
     }
-    let (name, rest) = text.split_once(" | ")?;
+    let (name, rest) = text.split_once(" | ").or_else(|| Some((text.strip_suffix(" |")?, "")))?;
     let name = name.trim_end();
     let (word, digits) = name.rsplit_once(['-', '_'])?;
     let is_name =
@@ -148,10 +162,19 @@ mod tests {
             ("2026-11-30T07:00:00.000000000Z x", "", "x"),
             ("2026-11-30T07:00:00.000000000Z stdout F x", "", "x"),
             ("rank 3: x", "rank 3", "x"),
+            ("[pod/gen-0/main] x", "pod/gen-0/main", "x"),
+            ("[3]:x", "3", "x"),
+            ("[node0:3] x", "node0:3", "x"),
+            // Right before a `\r`, their blank is gone.
+            ("2:", "2", ""),
+            ("(gen pid=12, ip=10.0.0.1)", "gen pid=12, ip=10.0.0.1", ""),
+            ("worker-1  |", "worker-1", ""),
             // None of them.
             ("Generating:   5%|x| 1/20 [00:01<00:19]", "", "Generating:   5%|x| 1/20 [00:01<00:19]"),
             ("Epoch 3/10: 7/9", "", "Epoch 3/10: 7/9"),
             ("[epoch 3] x", "", "[epoch 3] x"),
+            ("[07:00:00] x", "", "[07:00:00] x"),
+            ("[12] x", "", "[12] x"),
             ("gen |###| 3", "", "gen |###| 3"),
             ("2026-11-30 07:02:44,038 INFO datagen: x", "", "2026-11-30 07:02:44,038 INFO datagen: x"),
             ("x", "", "x"),

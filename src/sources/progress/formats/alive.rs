@@ -3,15 +3,15 @@
 //!
 //! Without a total it is `321 in 1.0s (320.34/s)`; in manual mode `29% [290/1000] in …` or only `29% in …`. A receipt that
 //! did not reach its total has `(!)` before it. The titles and the text behind may hold anything, so the anchor is ` in `
-//! with a time and a bracket behind it and a bar before it.
+//! with a time and a bracket behind it and a bar before it. Some bars stand in `[ ]` or `< >`, and where more is done than
+//! there should be, a cross takes the place of the closing border.
 
 use super::super::numbers::{leading, scale, span};
 use super::{Bar, Whole};
 
 /// Reads a frame.
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
-    let (title, rest) = text.split_once('|')?;
-    let (_, stats) = rest.split_once("| ")?;
+    let (title, stats) = around(text)?;
     memchr::memmem::find_iter(stats.as_bytes(), " in").find_map(|at| {
         let (before, after) = (stats.get(..at)?, stats.get(at + " in".len()..)?.trim_start());
         let counts = counts(before.trim_end())?;
@@ -48,6 +48,16 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
             whole: if is_closed { Whole::Surely } else { Whole::Never },
             ..Bar::default()
         })
+    })
+}
+
+/// The title, and what stands behind the bar.
+fn around(text: &str) -> Option<(&str, &str)> {
+    [("|", "| "), ("[", "] "), ("<", "> "), ("|", "✗")].iter().find_map(|(open, close)| {
+        let (title, rest) = text.split_once(open)?;
+        let (bar, stats) = rest.split_once(close)?;
+        // A bar has no words in it, brackets in a log have.
+        (!bar.contains(char::is_alphanumeric)).then_some((title, stats))
     })
 }
 

@@ -10,7 +10,7 @@ use super::{Bar, Whole};
 
 /// Reads a frame.
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
-    table(text).or_else(|| hashes(text))
+    table(text).or_else(|| parallel(text)).or_else(|| hashes(text))
 }
 
 fn table(text: &str) -> Option<Bar<'_>> {
@@ -18,22 +18,17 @@ fn table(text: &str) -> Option<Bar<'_>> {
         return None;
     }
     let mut words = text.split_whitespace();
-    let mut columns = [""; 12];
+    let mut columns = [""; 8];
     for column in &mut columns {
         *column = words.next()?;
     }
-    let [percent, total, percent_received, received, percent_sent, sent, down, up, whole, spent, left, _] = columns;
+    let [percent, total, percent_received, received, percent_sent, sent, down, up] = columns;
     for share in [percent, percent_received, percent_sent] {
         leading(share).filter(|(value, rest)| rest.is_empty() && *value <= 100.0)?;
     }
-    let amount = |word: &str| size(word, 1024.0).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
-    let clock = |word: &str| match time(word)? {
-        (seconds, "") => Some(seconds),
-        _ => None,
-    };
     let done = amount(received)?.max(amount(sent)?);
     let rate = amount(down)?.max(amount(up)?);
-    let (whole, elapsed, remaining) = (clock(whole)?, clock(spent)?, clock(left)?);
+    let (whole, elapsed, remaining) = (clock(&mut words)?, clock(&mut words)?, clock(&mut words)?);
     // Without a size there is no whole time either, and the second column is what came.
     let total = Some(amount(total)?).filter(|&total| total > 0.0 && (whole.is_some() || total > done));
     let bar = Bar {
@@ -46,7 +41,55 @@ fn table(text: &str) -> Option<Bar<'_>> {
         whole: Whole::Settled,
         ..Bar::default()
     };
+    amount(words.next()?)?;
     words.next().is_none().then(|| Bar { finished: bar.reached(), ..bar })
+}
+
+/// Several transfers at once (`-Z`), ten columns: percent received and sent, bytes of both, how many transfers there are
+/// and how many go on, the whole time, the time spent, the time left, the speed. Of the total only the percentage is
+/// printed, and dashes while one of the sizes is not known.
+fn parallel(text: &str) -> Option<Bar<'_>> {
+    if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+        return None;
+    }
+    let mut words = text.split_whitespace();
+    for _ in 0..2 {
+        let word = words.next()?;
+        let is_share = leading(word).is_some_and(|(value, rest)| rest.is_empty() && value <= 100.0);
+        (is_share || word == "--").then_some(())?;
+    }
+    let done = amount(words.next()?)?.max(amount(words.next()?)?);
+    let transfers = leading(words.next()?).filter(|(_, rest)| rest.is_empty())?.0;
+    let live = leading(words.next()?).filter(|(_, rest)| rest.is_empty())?.0;
+    let (_, elapsed, remaining) = (clock(&mut words)?, clock(&mut words)?, clock(&mut words)?);
+    let rate = amount(words.next()?)?;
+    (words.next().is_none() && live <= transfers).then_some(Bar {
+        format: "curl",
+        done: Some(done),
+        elapsed,
+        remaining,
+        rate: Some(rate).filter(|&rate| rate > 0.0),
+        finished: Some(transfers > 0.0 && live == 0.0),
+        whole: Whole::Settled,
+        ..Bar::default()
+    })
+}
+
+fn amount(word: &str) -> Option<f64> {
+    size(word, 1024.0).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
+}
+
+/// A column of time: `0:00:10`, `--:--:--`, and from 100 hours on two words, `60d 16h`, or days alone.
+fn clock<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Option<f64>> {
+    let word = words.next()?;
+    match leading(word) {
+        Some((days, "d")) if days >= 1000.0 => Some(Some(days * 86_400.0)),
+        Some((days, "d")) => match leading(words.next()?)? {
+            (hours, "h") => Some(Some(days * 86_400.0 + hours * 3_600.0)),
+            _ => None,
+        },
+        _ => time(word).filter(|(_, rest)| rest.is_empty()).map(|(seconds, _)| seconds),
+    }
 }
 
 fn hashes(text: &str) -> Option<Bar<'_>> {

@@ -43,9 +43,13 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
     let (bar, rest) = match rest.strip_prefix("- ") {
         // One line an epoch.
         Some(rest) => (None, rest),
+        // Without a total nothing is drawn: `39/Unknown 1s 24ms/step`.
+        None if total.is_none() && rest.contains("/step") => (Some(()), rest),
         None => drawn(rest)?,
     };
-    let is_timed = rest.contains("/step") || rest.contains("/epoch") || rest.contains("ETA: ");
+    // keras 2 says `50/50 - 3s - loss: 0.2` only.
+    let is_line = bar.is_none() && leading(rest).is_some_and(|(_, rest)| rest == "s" || rest.starts_with("s - "));
+    let is_timed = is_line || rest.contains("/step") || rest.contains("/epoch") || rest.contains("ETA: ");
     match bar {
         Some(()) => Some(Bar {
             format: "keras",

@@ -146,19 +146,22 @@ const TABLE: [Format; 18] = [
     // keras draws with rich's characters, but its count stands before the bar.
     format("keras", Weight::Bar, true, b"/", keras::read),
     format("rich", Weight::Bar, false, b"", rich::read),
-    format("alive-progress", Weight::Bar, false, b"|", alive::read),
+    format("alive-progress", Weight::Bar, false, b"in", alive::read),
     format("progressbar2", Weight::Bar, false, b"T:", progressbar2::read),
     format("click", Weight::Bar, false, b"[]", click::read),
     format("rsync", Weight::Bar, false, b"", rsync::read),
     format("wget", Weight::Bar, false, b"", wget::read),
     format("curl", Weight::Bar, false, b"", curl::read),
     format("aria2", Weight::Bar, false, b"", aria2::read),
-    format("pv", Weight::Bar, false, b":[]", pv::read),
+    format("pv", Weight::Bar, false, b"", pv::read),
     format("dd", Weight::Bar, false, b"", dd::read),
 ];
 
 /// The end of a training in the words of its trainer; asked last, whatever was asked for.
 const NOTE: Format = format("trainer", Weight::Note, true, b"{'", trainer::read);
+
+/// `pv -n` prints bare numbers, which are only read where pv was asked for.
+const PV_BARE: Format = format("pv", Weight::Bar, false, b"", pv::read_bare);
 
 /// What formats remember between frames.
 #[derive(Debug, Clone, Copy, Default)]
@@ -245,7 +248,8 @@ impl Formats {
                 let is_named = |format: &Format| Some(format.name) == named.name();
                 // Enlighten's bars are read as tqdm's.
                 let also = |format: &Format| named.name() == Some("enlighten") && format.name == "tqdm";
-                Self::Table(TABLE.into_iter().chain([NOTE]).filter(|format| is_named(format) || also(format)).collect())
+                let all = TABLE.into_iter().chain([PV_BARE, NOTE]);
+                Self::Table(all.filter(|format| is_named(format) || also(format)).collect())
             }
         }
     }

@@ -15,7 +15,11 @@ use super::{Bar, Whole};
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
     let (front, rest) = text.split_once("Elapsed Time: ")?;
     let (elapsed, rest) = time(rest)?;
-    let (done, total, before) = counts(front)?;
+    // The counts stand before it, in some arrangements behind.
+    let (done, total, before) = match front.contains(char::is_alphanumeric) {
+        true => counts(front)?,
+        false => counts(rest).map(|(done, total, _)| (done, total, ""))?,
+    };
     // In the place of `ETA:`.
     let is_end = rest.trim_start().starts_with("Time:");
     let remaining = match (done, total, elapsed) {

@@ -59,13 +59,15 @@ fn around(text: &str) -> Option<(&str, &str)> {
         let rest = bar.trim_start_matches(is_drawn);
         return (bar.len() - rest.len() >= DRAWN_RUN * '━'.len_utf8()).then_some((front, rest));
     }
-    // Such a run has a hyphen at one of every so many places.
-    if !text.bytes().skip(ASCII_RUN - 1).step_by(ASCII_RUN).any(|byte| byte == b'-') {
+    // A run of so many has a hyphen at one of every so many places.
+    if !text.bytes().skip(ASCII_RUN / 2 - 1).step_by(ASCII_RUN / 2).any(|byte| byte == b'-') {
         return None;
     }
-    let start = memchr::memmem::find(text.as_bytes(), &[b'-'; ASCII_RUN])?;
+    let start = memchr::memmem::find(text.as_bytes(), b"---")?;
     let (front, bar) = text.split_at_checked(start)?;
-    let rest = bar.trim_start_matches('-');
+    let done = bar.trim_start_matches('-');
+    // Between what is done and what is not there may be half a cell, which is drawn as a blank.
+    let rest = done.strip_prefix(' ').filter(|rest| rest.starts_with('-')).unwrap_or(done).trim_start_matches('-');
     (bar.len() - rest.len() >= ASCII_RUN && rest.starts_with(' ')).then_some((front, rest))
 }
 

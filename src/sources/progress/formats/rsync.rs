@@ -7,7 +7,7 @@
 //!
 //! The hazard: when it is killed, its error message follows on the same line.
 
-use super::super::numbers::{leading, size, time};
+use super::super::numbers::{self, leading, size, time};
 use super::{About, Bar, Whole};
 
 /// What was seen.
@@ -34,9 +34,9 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
         return Some(Bar { done: Some(done), total, finished: Some(true), ..bar });
     }
     // With `-h` the bytes are in thousands, the rate always in 1,024s.
-    let (bytes, rest) = size(text, 1000.0)?;
+    let (bytes, rest) = grouped(text).or_else(|| size(text, 1000.0))?;
     let (percent, rest) = leading(rest.strip_prefix(' ')?.trim_start())?;
-    let (rate, rest) = size(rest.strip_prefix('%')?.trim_start(), 1024.0)?;
+    let (rate, rest) = speed(rest.strip_prefix('%')?.trim_start())?;
     let (clock, rest) = time(rest.strip_prefix("/s")?.trim_start())?;
     let bar = Bar { rate: Some(rate), ..bar };
     let Some((checked, all)) = rest.trim_start().strip_prefix("(xfr#").and_then(files) else {
@@ -59,6 +59,31 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
     memory.last = Some((bytes, None));
     let finished = Some(percent >= 100.0 && checked >= all);
     Some(Bar { done: Some(bytes), finished, ..bar })
+}
+
+/// Bytes in groups of three, set apart as the locale does.
+fn grouped(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(' ')?;
+    let (word, rest) = text.split_at_checked(end)?;
+    let mut groups = word.split(['.', ',']);
+    let first = groups.next()?;
+    let mut value = leading(first).filter(|(_, rest)| rest.is_empty() && first.len() <= 3)?.0;
+    for group in groups {
+        value = value * 1000.0 + leading(group).filter(|(_, rest)| rest.is_empty() && group.len() == 3)?.0;
+    }
+    (value < numbers::ABSURD).then_some((value, rest))
+}
+
+/// `4.00MB`, with the comma of the locale `4,00MB`.
+fn speed(text: &str) -> Option<(f64, &str)> {
+    match text.split_once(',').filter(|(whole, _)| whole.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some((whole, rest)) => {
+            let (part, unit) = rest.split_at_checked(2)?;
+            let (value, _) = leading(&format!("{whole}.{part}"))?;
+            numbers::unit(unit, 1024.0).map(|(factor, rest)| (value * factor, rest))
+        }
+        None => size(text, 1024.0),
+    }
 }
 
 /// `18, to-chk=6/25)`: how many files of the list are done, and how many it holds.

@@ -14,7 +14,7 @@
 //! enlighten draws the same with other blanks: no colon behind the description, one before the unit (`Shards  23%|██ |
 //! 7/30 [00:11<00:36, 0.63 shards/s]`), and counters without a total as `Docs 57 docs [00:01, 48.8 docs/s]`.
 
-use super::super::numbers::{leading, scale, time};
+use super::super::numbers::{leading, scale, size, time};
 use super::{Bar, Whole, find};
 
 /// Reads a frame that was cleaned of escapes.
@@ -25,20 +25,37 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
 /// The bar that a frame holds.
 pub fn parse(text: &str) -> Option<Bar<'_>> {
     // Nearly every bar ends with its bracket, or with a postfix in it.
-    memchr::memrchr_iter(b'[', text.as_bytes())
-        .find_map(|at| bar(text.get(..at)?, text.get(at + 1..)?))
-        .or_else(|| cut(text))
+    let mut found = None;
+    for at in memchr::memrchr_iter(b'[', text.as_bytes()) {
+        let (before, inside) = (text.get(..at)?, text.get(at + 1..)?);
+        match &found {
+            None => found = bar(before, inside).map(|bar| (at, bar)),
+            // What looks like a bar within the bracket of another is in its postfix.
+            Some((end, _)) => {
+                if memchr::memchr(b']', text.as_bytes().get(at..*end)?).is_some() {
+                    break;
+                }
+                found = bar(before, inside).map(|bar| (at, bar)).or(found);
+            }
+        }
+    }
+    found.map(|(_, bar)| bar).or_else(|| cut(text))
 }
 
 /// enlighten's counters without a total.
 pub(super) fn read_counter<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
     let at = memchr::memrchr(b'[', text.as_bytes())?;
     let timing = timing(text.get(at + 1..)?)?;
-    let (front, unit) = text.get(..at)?.strip_suffix(' ')?.rsplit_once(' ')?;
+    let front = text.get(..at)?.strip_suffix(' ')?;
+    let rate_text = timing.rate_text.strip_suffix("/s")?;
+    // A unit stands behind the count and in the rate, or in neither of them.
+    let front = match rate_text.rsplit_once(' ') {
+        Some((_, unit)) => front.strip_suffix(unit)?.strip_suffix(' ')?,
+        None => front,
+    };
     let (front, count) = front.rsplit_once(' ').unwrap_or(("", front));
     let (done, _) = leading(count).filter(|(_, rest)| rest.is_empty())?;
-    let rate_unit = timing.rate_text.strip_suffix("/s")?.rsplit_once(' ')?.1;
-    (!timing.has_remaining && rate_unit == unit).then(|| Bar {
+    (!timing.has_remaining).then(|| Bar {
         format: "enlighten",
         description: front.trim(),
         done: Some(done),
@@ -63,14 +80,15 @@ fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
         (Some(rate), Some(elapsed)) if elapsed >= 100.0 && done > 0.0 => Some(rate * elapsed / done),
         _ => None,
     };
-    let is_tqdm = description.text.is_empty() || description.has_colon || timing.postfix.len() > 1;
+    let is_tqdm = description.text.is_empty() || description.has_colon || timing.postfix.starts_with(',');
     Some(Bar {
         format: if is_tqdm { "tqdm" } else { "enlighten" },
         description: description.text,
         done: Some(done),
         total,
         elapsed: timing.elapsed,
-        remaining: timing.remaining,
+        // Lightning prints a zero where there is no total.
+        remaining: timing.remaining.filter(|_| total.is_some()),
         rate: rate(timing.rate_text, scaled),
         tokens_per_item,
         finished: total.map(|total| done >= total && timing.remaining == Some(0.0)),
@@ -80,27 +98,56 @@ fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
     })
 }
 
-/// What a narrow terminal left: `desc:   4%| | 40/1000`, perhaps with the beginning of the bracket.
+/// What a narrow terminal left: `desc:   4%| | 40/1000`, perhaps with the beginning of the bracket, and perhaps without
+/// the last digits of the total.
 fn cut(text: &str) -> Option<Bar<'_>> {
     let sign = percent(text)?;
     let (front, rest) = (text.get(..sign)?, text.get(sign + 2..)?);
     let (_, rest) = rest.split_once("| ")?;
+    let words = front.trim_end_matches(|c: char| c.is_ascii_digit());
+    let (percent, _) = leading(front.get(words.len()..)?)?;
+    if let Some(bar) = transfer(words, rest, percent) {
+        return Some(bar);
+    }
     let end = rest.find(" [").unwrap_or(rest.len());
     let before = text.get(..text.len() - rest.len() + end)?;
     let (description, done, total, _) = counts(before)?;
-    let words = front.trim_end_matches(|c: char| c.is_ascii_digit());
-    let (percent, _) = leading(front.get(words.len()..)?)?;
     let total = total?;
     // tqdm rounds to the nearest.
-    ((done / total * 100.0 - percent).abs() <= 0.51).then_some(Bar {
+    let is_share =
+        |least: f64, most: f64| done / most * 100.0 <= percent + 0.51 && percent - 0.51 <= done / least * 100.0;
+    let bar = Bar { format: "tqdm", description: description.text, done: Some(done), ..Bar::default() };
+    if is_share(total, total) {
+        return Some(Bar {
+            // The share of 0 is that of every total, also of one whose last digits are missing.
+            total: Some(total).filter(|_| done > 0.0),
+            // Of `100%| | 60/60` it cannot be told whether it was closed.
+            finished: Some(done >= total),
+            // With a digit less, the ratio would be another; only that of 0 % would not.
+            whole: if percent >= 1.0 { Whole::Settled } else { Whole::Never },
+            ..bar
+        });
+    }
+    let is_cut = (1..=9).map(|digits| 10_f64.powi(digits)).any(|tens| is_share(total * tens, (total + 1.0) * tens));
+    (is_cut && percent >= 1.0 && end == rest.len()).then_some(bar)
+}
+
+/// The bars of Hugging Face's uploads: `Processing Files (1 / 2):  43%|████▎     | 4.29GB / 10.0GB,  100MB/s`.
+fn transfer<'a>(words: &'a str, rest: &str, percent: f64) -> Option<Bar<'a>> {
+    let (done, rest) = size(rest.trim_start(), 1000.0)?;
+    let (total, rest) = size(rest.strip_prefix(" /")?.trim_start(), 1000.0)?;
+    if total <= 0.0 || (done / total * 100.0 - percent).abs() > 1.01 {
+        return None;
+    }
+    let rate = rest.strip_prefix(',').and_then(|rest| size(rest.trim_start(), 1000.0));
+    let rate = rate.filter(|(_, unit)| unit.starts_with("/s")).map(|(rate, _)| rate);
+    Some(Bar {
         format: "tqdm",
-        description: description.text,
+        description: without_ratio(words.trim().trim_end_matches(':').trim_end()),
         done: Some(done),
         total: Some(total),
-        // Of `100%| | 60/60` it cannot be told whether it was closed.
+        rate,
         finished: Some(done >= total),
-        // With a digit less, the ratio would be another; only that of 0 % would not.
-        whole: if percent >= 1.0 { Whole::Settled } else { Whole::Never },
         ..Bar::default()
     })
 }
@@ -153,7 +200,8 @@ fn counts(before: &str) -> Option<(Description<'_>, f64, Option<f64>, bool)> {
     let start = before.rfind([' ', '|']).map_or(0, |at| at + 1);
     let (n, total) = before.get(start..)?.split_once('/')?;
     let (done, done_scaled) = count(n)?;
-    let (total, total_scaled) = count(total)?;
+    // Lightning's bars say so where the total is not known.
+    let (total, total_scaled) = if total == "?" { (0.0, false) } else { count(total)? };
     let front = before.get(..start)?;
     Some((description(front), done, Some(total).filter(|&total| total > 0.0), done_scaled || total_scaled))
 }
@@ -180,7 +228,8 @@ fn description(front: &str) -> Description<'_> {
     // `desc:  12%|███   |`: the percentage is the last one that a bar follows.
     let front = match percent(front) {
         Some(at) => front.get(..at).unwrap_or(front).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
-        None => front,
+        // Lightning draws an empty bar where the total is not known: `Epoch 0: |          | 37/?`.
+        None => front.strip_suffix('|').and_then(|inside| inside.trim_end().strip_suffix('|')).unwrap_or(front),
     };
     let front = front.trim();
     let words = front.trim_end_matches(':');
@@ -223,11 +272,13 @@ fn rate(text: &str, scaled: bool) -> Option<f64> {
 }
 
 /// `est. speed input: 386.19 toks/s, output: 642.42 toks/s`.
+/// Versions before 0.5 say `Generation Speed: 642.42 toks/s`.
 fn output_tokens(postfix: &str) -> Option<f64> {
-    const WORD: &str = "output: ";
-    let at = find(postfix, WORD, WORD.len() - 2)?;
-    let (value, unit) = leading(postfix.get(at + WORD.len()..)?)?;
-    unit.trim_start().starts_with("toks/s").then_some(value)
+    [("output: ", 6), ("Generation Speed: ", 11)].into_iter().find_map(|(word, rare)| {
+        let at = find(postfix, word, rare)?;
+        let (value, unit) = leading(postfix.get(at + word.len()..)?)?;
+        unit.trim_start().starts_with("toks/s").then_some(value)
+    })
 }
 
 /// `Saving the dataset (1/8 shards)` is one bar whose description counts along.
@@ -308,7 +359,6 @@ mod tests {
     fn other_text_is_left_alone() {
         for text in [
             "13%|█ | 123/1000",
-            "5%|█ | 1212/2500",
             "12%|█ | 1212/2",
             "desc [34 hits, 0/0 GPU]",
             "[00:10<01:20, 9.99it/s]",

@@ -13,6 +13,8 @@ pub struct Memory {
     length: Option<f64>,
     /// The label of the last row of dots, and what a row is worth.
     row: Option<(f64, f64)>,
+    /// Rows end with a percentage.
+    has_share: bool,
 }
 
 /// Dots in a row, whatever the style.
@@ -22,7 +24,7 @@ const DOTS: f64 = 50.0;
 pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<'a>> {
     let memory = &mut memory.wget;
     if let Some(rest) = text.strip_prefix("Length: ") {
-        *memory = Memory { length: leading(rest).map(|(length, _)| length), row: None };
+        *memory = Memory { length: leading(rest).map(|(length, _)| length), ..Memory::default() };
         return None;
     }
     saved(text).or_else(|| dots(text, memory)).or_else(|| bar(text, memory))
@@ -67,15 +69,19 @@ fn dots<'a>(text: &'a str, memory: &mut Memory) -> Option<Bar<'a>> {
     memory.row = Some((label, worth));
     let done = label + worth * (dots / DOTS).min(1.0);
     let rest = rest.trim_start();
-    let time =
-        leading(rest).and_then(|(_, rest)| rest.strip_prefix('%')).and_then(|rest| rest.split_whitespace().nth(1));
+    let share = leading(rest).and_then(|(_, rest)| rest.strip_prefix('%'));
+    if share.is_some() {
+        memory.has_share = true;
+    }
+    let time = share.and_then(|rest| rest.split_whitespace().nth(1));
     let is_end = rest.starts_with("100%");
     Some(Bar {
         format: "wget",
         done: Some(memory.length.map_or(done, |length| if is_end { length } else { done.min(length) })),
         total: memory.length,
         remaining: time.and_then(span).map(|(left, _)| left),
-        finished: memory.length.map(|_| is_end),
+        // The share is only printed where the length is known.
+        finished: (memory.length.is_some() || memory.has_share).then_some(is_end),
         whole: Whole::Surely,
         ..Bar::default()
     })
@@ -86,8 +92,12 @@ fn bar<'a>(text: &'a str, memory: &Memory) -> Option<Bar<'a>> {
     let (front, rest) = (text.get(..at)?, text.get(at + 2..)?);
     let (inside, rest) = rest.split_once(']')?;
     let is_bar = inside.len() > 3 && inside.chars().all(|c| matches!(c, '=' | '>' | ' ' | '+' | '<'));
-    let percent =
-        front.rsplit(' ').next().and_then(leading).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
+    let percent = front
+        .rsplit(' ')
+        .next()
+        .and_then(leading)
+        .filter(|(_, rest)| matches!(*rest, "" | "%"))
+        .map(|(value, _)| value);
     let (done, rest) = size(rest.strip_prefix(' ')?.trim_start(), 1024.0)?;
     let rest = rest.strip_prefix("  ")?.trim_start();
     let (rate, rest) = match rest.strip_prefix("--.-KB/s") {

@@ -1,0 +1,221 @@
+//! Logs as text: which frames count, runs, torn ends.
+
+use super::*;
+
+fn read(chunks: &[&str]) -> Reading {
+    let mut text = Text::new(&LogFormat::Auto, 1 << 20);
+    for chunk in chunks {
+        text.push(chunk.as_bytes());
+        text.settle();
+    }
+    text.reading()
+}
+
+const LINE: &str = "Progress: 300/25000 (0 errors), 0.7 req/s, avg completion: 1066 tokens, elapsed: 408s";
+
+#[test]
+fn a_line_without_its_end_counts_when_it_is_whole_and_settled() {
+    assert_eq!(read(&[LINE]).done, None);
+    assert_eq!(read(&[LINE, ""]).done, Some(300.0));
+    assert_eq!(read(&[LINE, "\n"]).done, Some(300.0));
+    // Torn anywhere, it never counts, however long it stands there.
+    for cut in 1..LINE.len() {
+        assert_eq!(read(&[&LINE[..cut], "", "", ""]).done, None, "{cut}");
+        assert_eq!(read(&[&LINE[..cut], "", "", &LINE[cut..], ""]).done, Some(300.0));
+    }
+}
+
+#[test]
+fn a_bar_without_its_end_counts_when_its_bracket_is_there() {
+    let bar = "\rgen:   5%|▍         | 1212/25000 [28:16<9:15:05,  1.40s/it]";
+    for (cut, _) in bar.char_indices() {
+        // Once the ratio is there its percentage vouches for it, if nothing more comes.
+        let is_whole = bar[..cut].contains("/25000");
+        assert_eq!(read(&[&bar[..cut]]).done, None, "{cut}");
+        assert_eq!(read(&[&bar[..cut], "", ""]).done, is_whole.then_some(1212.0), "{cut}");
+    }
+    assert_eq!(read(&[bar]).done, Some(1212.0));
+    assert_eq!(read(&[bar, "\rgen:   5%|▍         | 1213/2"]).done, Some(1212.0));
+}
+
+#[test]
+fn a_bar_without_line_feeds_moves_with_every_frame() {
+    let mut text = Text::new(&LogFormat::Auto, 1 << 20);
+    for done in 0..500_u32 {
+        text.push(format!("\rgen: {:3}%|█| {done}/500 [00:10<00:10,  1.40s/it]", done / 5).as_bytes());
+        text.settle();
+        assert_eq!(text.reading().done, Some(f64::from(done)));
+    }
+}
+
+#[test]
+fn a_torn_frame_takes_nothing_from_the_one_before() {
+    let bar = "\rgen:  43%|████▎     | 428/1000 [07:08<09:32,  1.00it/s]";
+    let next = "\rgen:  43%|████▎     | 429/1000 [07:09<09:31,  1.00it/s]";
+    for (cut, _) in next.char_indices() {
+        for end in ["", "\nKilled\n"] {
+            let reading = read(&[bar, &next[..cut], "", end]);
+            assert!(reading.elapsed.is_some() && reading.total == Some(1000.0), "{:?} {reading:?}", &next[..cut]);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_starts_again_in_the_same_file() {
+    let reading = read(&[
+        "Progress: 300/1000 (1 errors), elapsed: 408s\n",
+        "Traceback (most recent call last):\n",
+        "Progress: 10/700 (0 errors), elapsed: 9s\n",
+        "Progress: 20/700 (0 errors), elapsed: 19s\n",
+    ]);
+    assert_eq!((reading.done, reading.generation), (Some(20.0), 1));
+    assert_eq!(reading.first, Some(FirstLine { done: 10.0, elapsed: 9.0 }));
+    // A resumed one goes on counting; only its clock begins anew, and its pace with it.
+    let reading = read(&["Progress: 300/1000, elapsed: 408s\n", "Progress: 310/1000, elapsed: 2s\n"]);
+    assert_eq!(reading.first, Some(FirstLine { done: 310.0, elapsed: 2.0 }));
+    assert_eq!(reading.generation, 1);
+    // Two writers whose lines cross do not: the clock goes on.
+    let reading = read(&["Progress: 300/1000, elapsed: 40s\n", "Progress: 200/1000, elapsed: 41s\n"]);
+    assert_eq!((reading.done, reading.generation), (Some(200.0), 0));
+}
+
+#[test]
+fn a_resumed_bar_says_where_it_started() {
+    let reading = read(&["\r 49%| | 12300/25000 [00:00<?, ?it/s]\r 50%| | 12650/25000 [08:10<4:48:10,  1.40s/it]"]);
+    assert_eq!(reading.first, Some(FirstLine { done: 12_300.0, elapsed: 0.0 }));
+    assert_eq!((reading.done, reading.generation), (Some(12_650.0), 0));
+}
+
+#[test]
+fn the_line_wins_over_bars_and_the_closing_line_ends_it() {
+    let reading =
+        read(&["\rload:  50%| | 4/8 [00:04<00:04,  1.00it/s]\n", "Progress: 1975/2000 (25 errors), elapsed: 469s\n"]);
+    assert_eq!((reading.done, reading.total, reading.failed), (Some(1975.0), Some(2000.0), Some(25.0)));
+    let reading = read(&[
+        "Done: 7 samples, 0 errors in 3s\n",
+        "Progress: 1970/2000 (25 errors), avg completion: 1009 tokens, elapsed: 467s\n",
+        "\rload:  50%| | 4/8 [00:04<00:04,  1.00it/s]\n",
+        "Done: 1975 samples, 25 errors, 2000488 completion tokens in 470s\n",
+    ]);
+    assert_eq!((reading.done, reading.total, reading.tokens), (Some(1975.0), Some(2000.0), Some(2_000_488.0)));
+    assert_eq!((reading.finished, reading.generation), (Some(true), 0));
+}
+
+#[test]
+fn the_last_line_is_readable_and_short() {
+    assert_eq!(
+        read(&["a\n", "\x1b[31mOSError: \x07disk\x1b[0m\r\n", "-----\n"]).last_line.as_deref(),
+        Some("OSError: disk")
+    );
+    let long = "é".repeat(5000) + "\n";
+    assert_eq!(read(&[&long]).last_line.unwrap().chars().count(), LAST_LINE);
+    assert_eq!(read(&["\n\n"]).last_line, None);
+}
+
+#[test]
+fn formats_can_be_named() {
+    let both = b"Progress: 1/2, elapsed: 1s\n\r 50%| | 4/8 [00:04<00:04,  1.00it/s]\n";
+    for (format, done) in [(LogFormat::Auto, 1.0), (LogFormat::Progress, 1.0), (LogFormat::Tqdm, 4.0)] {
+        let mut text = Text::new(&format, 1 << 20);
+        text.push(both);
+        assert_eq!(text.reading().done, Some(done));
+    }
+}
+
+/// Frames that only move a bar on are put off; whether they are must not be seen. Every table is of one kind of log.
+#[test]
+fn frames_put_off_change_nothing() {
+    let restarts = [
+        "\rgen:   5%|▍  | 12/250 [00:10<03:00,  1.40s/it]",
+        "\rgen:   5%|▍  | 13/250 [00:11<03:00,  1.40s/it]",
+        "\rgen:   6%|▍  | 14/250 [59:59<03:00,  1.40s/it, loss=3]",
+        "\rgen:   6%|▍  | 15/250 [1:00:00<03:00,  1.40s/it]",
+        "\rgen:   6%|▍  | 15/250 [00:00<?, ?it/s]",
+        "\rgen:   6%|▍  | 16/250 [00:02<03:00,  1.40s/it]",
+        "\rgen:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+        "\reval:  90%|▍  | 9/10 [00:09<00:01,  1.40s/it]",
+        "\r[rank1]: gen:   7%|▍  | 17/250 [00:03<03:00,  1.40s/it]\n",
+        "\rgen:  50%|▍  | 125/250 [00:04<00:0",
+        "Progress: 1/2\n",
+        "[rank0]: ",
+        "\x1b[A",
+    ];
+    let ranks = [
+        "\r[rank0]: gen:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+        "\r[rank0]: gen:   6%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+        "\r[rank1]: gen:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+        "\r[rank1]: gen:   7%|▍  | 17/250 [00:14<03:00,  1.40s/it]",
+        "\rgen:   7%|▍  | 18/250 [00:15<03:00,  1.40s/it]",
+        "\rload:   7%|▍  | 18/250 [00:15<03:00,  1.40s/it]",
+        "\r[rank2]: load:   9%|▍  | 19/250 [00:16<03:00,  1.40s/it]",
+        "\rdocs: 857docs [00:17, 50.00docs/s]",
+        "\rdocs: 1001docs [00:19, 50.00docs/s]",
+        "\n",
+        "a line\n",
+    ];
+    let in_turn = [
+        "\rworker 0:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+        "\rworker 1:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+        "\rworker 0:   7%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+        "\rworker 1:   7%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+        "\nepochs:   7%|▍  | 1/9 [00:13<03:00,  1.40s/it]\x1b[A",
+        "\nepochs:  20%|▍  | 2/9 [00:14<03:00,  1.40s/it]\x1b[A",
+        "\rload 1:   7%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+        "\n\n  5%|▍  | 1/9 [00:13<03:00,  1.40s/it]\x1b[A\x1b[A",
+        "\n\n  6%|▍  | 1/9 [00:14<03:00,  1.40s/it]\x1b[A\x1b[A",
+        "\r  5%|▍  | 1/9 [00:13<03:00,  1.40s/it]",
+        "\rworker 0:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+        "{'train_runtime': 10.1, 'epoch': 2.5}\n",
+    ];
+    let mut seed = 1_u32;
+    let mut next = move |below: usize| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        usize::try_from(seed >> 16).unwrap() % below
+    };
+    for frames in [&restarts[..], &ranks, &in_turn] {
+        for round in 0..1_000 {
+            let text = || {
+                let text = Text::new(&LogFormat::Auto, 4096);
+                if round % 8 == 0 { text.with_bar("worker 1") } else { text }
+            };
+            let (mut at_once, mut apart) = (text(), text());
+            let mut all = String::new();
+            // A few kinds in turn, or all of them.
+            let kinds = if next(2) == 0 { frames.len() } else { 3 };
+            let from = next(frames.len());
+            for _ in 0..8 + next(20) {
+                let frame = frames[(from + next(kinds)) % frames.len()];
+                all.push_str(frame);
+                // A flush after each piece: nothing is put off for long.
+                apart.push(frame.as_bytes());
+            }
+            at_once.push(all.as_bytes());
+            assert_eq!(at_once.reading(), apart.reading(), "{all:?}");
+            assert_eq!(at_once.bars(), apart.bars(), "{all:?}");
+        }
+    }
+}
+
+#[test]
+fn a_training_that_stopped_early_has_ended() {
+    let bar = "\r 50%| | 20/40 [00:10<00:10,  2.00it/s]";
+    let end = "\n{'train_runtime': 10.1, 'train_loss': 4.7, 'epoch': 2.5}\n";
+    let format = |chunks: &[&str]| {
+        let mut text = Text::new(&LogFormat::Auto, 1 << 20);
+        chunks.iter().for_each(|chunk| text.push(chunk.as_bytes()));
+        (text.reading().finished, text.format())
+    };
+    assert_eq!(format(&[bar, end]), (Some(true), Some("tqdm")));
+    assert_eq!(format(&[bar, end, "\r 50%| | 20/40 [00:10<00:10,  2.00it/s]\n"]).0, Some(true));
+    assert_eq!(format(&[bar, end, "\r  2%| | 1/40 [00:10<00:10,  2.00it/s]\n"]).0, Some(false));
+    assert_eq!(format(&[end]), (Some(true), Some("trainer")));
+}
+
+#[test]
+fn a_rank_before_a_line_is_that_of_all_its_frames() {
+    let line = |rank: u32, done: u32| {
+        format!("[rank{rank}]: \rgen: 0%| | 0/9 [00:00<?, ?it/s]\rgen: 9%| | {done}/9 [00:0{done}<00:09, 1.00it/s]\n")
+    };
+    let reading = read(&[&line(0, 3), &line(1, 4), &line(0, 5)]);
+    assert_eq!((reading.done, reading.total), (Some(9.0), Some(18.0)));
+}
