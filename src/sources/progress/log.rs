@@ -335,7 +335,7 @@ impl Facts {
             }
             let read = self.formats.read(text, rest, self.weight, &mut self.memory);
             let read = read.filter(|(bar, _)| !self.is_torn(bar));
-            let at = self.time_of(text, read.map(|(bar, _)| bar));
+            let at = self.time_of(text, read);
             if let Some((bar, source)) = read {
                 let number = self.record(&bar, source, frames::cursor_up(frame), rank);
                 self.stamp(at);
@@ -369,7 +369,7 @@ impl Facts {
                 let (first, run, stamps, stamped) = (self.first, self.run, self.stamps, self.stamped);
                 self.before = Some(Before { weight, bars, note, first, run, stamps, stamped });
             }
-            let at = self.time_of(text, Some(bar));
+            let at = self.time_of(text, Some((bar, source)));
             self.record(&bar, source, frames::cursor_up(frame), rank);
             self.stamp(at);
         }
@@ -420,9 +420,10 @@ impl Facts {
     }
 
     /// When a line was written, where that is of use: at the beginning, and where a format has no clock.
-    fn time_of(&mut self, text: &str, bar: Option<Bar<'_>>) -> Option<f64> {
-        let is_of_use = match bar {
-            Some(bar) => bar.elapsed.is_none(),
+    fn time_of(&mut self, text: &str, read: Option<(Bar<'_>, formats::Source)>) -> Option<f64> {
+        let is_of_use = match read {
+            // Bars are drawn at any time, and what looks like one in them is another clock.
+            Some((bar, source)) => source.weight == Weight::Report && bar.elapsed.is_none(),
             None => !self.stamps.is_known() && self.looked < BEGINNING,
         };
         if !is_of_use {
