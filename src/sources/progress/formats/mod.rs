@@ -146,7 +146,7 @@ const TABLE: [Format; 18] = [
     // keras draws with rich's characters, but its count stands before the bar.
     format("keras", Weight::Bar, true, b"/", keras::read),
     format("rich", Weight::Bar, false, b"", rich::read),
-    format("alive-progress", Weight::Bar, false, b"in", alive::read),
+    format("alive-progress", Weight::Bar, false, b"/", alive::read),
     format("progressbar2", Weight::Bar, false, b"T:", progressbar2::read),
     format("click", Weight::Bar, false, b"[]", click::read),
     format("rsync", Weight::Bar, false, b"", rsync::read),
