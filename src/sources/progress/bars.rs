@@ -13,9 +13,7 @@
 //!    `worker 1`, …) or by the rank in front of the line, the job is their **sum**.
 //! 4. Several ranks may also print one and the same count, each whenever its turn comes (two workers of one engine). Then
 //!    the numbers only ever go on, whoever prints them. So ranks are one bar until a number shows that they are not.
-//! 5. Two processes may draw bars of one name on one line. A bar never counts down and then goes on from where it was
-//!    before, so one that does so twice is two, each of which goes on from its own numbers; they are added up as well.
-//! 6. A configured name chooses among the bars before any of this.
+//! 5. A configured name chooses among the bars before any of this.
 //!
 //! The hazard is memory and time: a description may hold a counter, so that every frame is a new bar. Only the
 //! [`MAX_BARS`] that were seen last are kept.
@@ -74,12 +72,6 @@ impl Numbers {
             && self.elapsed.zip(old.elapsed).is_none_or(|(new, old)| new >= old)
     }
 
-    /// Whether it goes on from `one` rather than from `other`: it is past the one, and nearer to it by its count.
-    fn follows_rather(&self, one: &Self, other: &Self) -> bool {
-        let past = |old: &Self| Some(self.done? - old.done?);
-        self.follows(one) && past(one).zip(past(other)).is_some_and(|(one, other)| 0.0 < one && one < other)
-    }
-
     /// Whether another rank may have gone on with the same count, or have printed the same once more.
     fn goes_on_from(&self, old: &Self) -> bool {
         let (Some(new_done), Some(old_done)) = (self.done, old.done) else { return false };
@@ -109,10 +101,6 @@ struct Seen {
     /// Done and elapsed when it was first seen with both, since its last restart.
     start: Option<(f64, f64)>,
     numbers: Numbers,
-    /// Its numbers before its count went down the last time.
-    before: Option<Numbers>,
-    /// How often it went on from them as if nothing had been.
-    crossings: u8,
     /// The smallest total that it had since its last restart.
     first_total: Option<f64>,
     /// When it said first that it has ended.
@@ -127,23 +115,9 @@ impl Seen {
             && (!bar.description.is_empty() || self.depth == depth)
     }
 
-    /// Takes its next numbers. Those that it had are handed back when they turn out to be another bar's: when the count
-    /// went down, and went on from where it was before, twice.
-    fn take(&mut self, numbers: &Numbers, clock: u64) -> Option<Numbers> {
-        let mut others = None;
-        if self.format == "tqdm" && !self.is_separate {
-            if self.before.is_some_and(|before| numbers.follows_rather(&before, &self.numbers)) {
-                self.crossings += 1;
-                self.before = Some(self.numbers);
-                // What came between is the other's.
-                others = Some(self.numbers).filter(|_| self.crossings > 1);
-            } else if numbers.total == self.numbers.total && numbers.done < self.numbers.done {
-                self.before = Some(self.numbers);
-            }
-        }
-        if others.is_some() {
-            self.is_separate = true;
-        } else if numbers.went_back_from(&self.numbers) {
+    /// Takes its next numbers.
+    fn take(&mut self, numbers: &Numbers, clock: u64) {
+        if numbers.went_back_from(&self.numbers) {
             self.restarts += 1;
             self.start = None;
             self.ended = None;
@@ -154,7 +128,6 @@ impl Seen {
         self.ended = self.ended.or(numbers.finished.and_then(|finished| finished.then_some(clock)));
         self.last = clock;
         self.numbers = *numbers;
-        others
     }
 
     /// How well a frame at `depth` fits; 0 is not at all.
@@ -258,23 +231,17 @@ impl Bars {
                 is_separate = true;
             }
         }
-        // The numbers of a second bar of this name, once it is known that there are two.
-        let mut others = None;
         if let Some(seen) = known.and_then(|at| self.seen.get_mut(at)) {
-            others = seen.take(&numbers, clock);
+            seen.take(&numbers, clock);
             seen.depth = depth;
             seen.about = bar.about;
-            is_separate |= seen.is_separate;
-            if others.is_none() {
-                return seen.first;
-            }
+            return seen.first;
         }
         if self.seen.len() >= MAX_BARS
             && let Some(oldest) = self.seen.iter().enumerate().min_by_key(|(_, seen)| seen.last).map(|(at, _)| at)
         {
             self.seen.swap_remove(oldest);
         }
-        let numbers = others.unwrap_or(numbers);
         self.seen.push(Seen {
             format: bar.format,
             rank: rank.to_owned(),
@@ -289,8 +256,6 @@ impl Bars {
             restarts: 0,
             start: numbers.done.zip(numbers.elapsed),
             numbers,
-            before: None,
-            crossings: 0,
             first_total: numbers.total,
             ended: numbers.finished.and_then(|finished| finished.then_some(clock)),
         });
@@ -315,11 +280,6 @@ impl Bars {
     pub(super) fn has_clock(&self, bar: &Bar<'_>) -> bool {
         let is_it = |seen: &&Seen| seen.format == bar.format && seen.description == bar.description;
         self.seen.iter().filter(is_it).any(|seen| seen.numbers.elapsed.is_some())
-    }
-
-    /// Whether a bar draws on a line that another one of its name draws on, too.
-    pub(super) fn has_crossed(&self) -> bool {
-        self.seen.iter().any(|seen| seen.crossings > 0)
     }
 
     /// Forgets all of them.
@@ -498,19 +458,6 @@ mod tests {
             ("work:  30%|█| 3/10 [00:70<01:00, 20.00s/it]", 0),
         ]);
         assert_eq!((job.numbers.done, job.numbers.total), (Some(6.0), Some(15.0)));
-    }
-
-    #[test]
-    fn two_processes_that_draw_one_bar_on_one_line_are_added_and_a_restart_is_not() {
-        let frame = |done: u32, elapsed: u32| format!("gen: 4%|█| {done}/400 [00:{elapsed:02}<01:00, 2.00s/it]");
-        let frames: Vec<String> = (1..20).flat_map(|at| [frame(2 * at, at), frame(3 * at, at)]).collect();
-        let sum = job(&frames.iter().map(|frame| (frame.as_str(), 0)).collect::<Vec<_>>());
-        assert_eq!((sum.numbers.done, sum.numbers.total), (Some(95.0), Some(800.0)));
-        // A run that died, and one that went on behind it, at its own pace, beyond where the first one came to.
-        let frames: Vec<String> =
-            (0..20).map(|at| frame(2 * at, at)).chain((0..50).map(|at| frame(20 + 3 * at, at))).collect();
-        let last = job(&frames.iter().map(|frame| (frame.as_str(), 0)).collect::<Vec<_>>());
-        assert_eq!((last.numbers.done, last.numbers.total), (Some(167.0), Some(400.0)));
     }
 
     #[test]

@@ -339,9 +339,7 @@ impl Facts {
             if let Some((bar, source)) = read {
                 let number = self.record(&bar, source, frames::cursor_up(frame), rank);
                 self.stamp(at);
-                if let Some(number) = number
-                    && !self.bars.has_crossed()
-                {
+                if let Some(number) = number {
                     // Other tools' frames are few.
                     let frame = if bar.format == "tqdm" { frame } else { &[] };
                     self.repeat.arm(number, frame, found, rank);
