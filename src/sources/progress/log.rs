@@ -359,7 +359,7 @@ impl Facts {
         if let Some((bar, source)) = self.formats.read(text, rest, self.weight, &mut memory)
             && (bar.whole == Whole::Surely || (bar.whole == Whole::Settled && unchanged))
             // A frame of a bar that had a clock and has none is torn, not cut by a narrow terminal.
-            && (bar.elapsed.is_some() || !self.bars.has_clock(&bar))
+            && !self.is_cut(&bar)
         {
             let rank = if found.is_empty() { rank } else { found };
             if self.before.is_none() {
@@ -409,10 +409,15 @@ impl Facts {
         self.first = start.map(|(done, elapsed)| FirstLine { done, elapsed });
     }
 
+    /// Whether it ends before its clock, which its bar had; a clock that was set back is there and is not known.
+    fn is_cut(&self, bar: &Bar<'_>) -> bool {
+        bar.format == "tqdm" && bar.elapsed.is_none() && bar.whole != Whole::Surely && self.bars.has_clock(bar)
+    }
+
     /// Whether what ended this frame tore it: its bar had a clock and has none any more. A terminal that became narrower
     /// cuts all that follow, so the second one counts.
     fn is_torn(&mut self, bar: &Bar<'_>) -> bool {
-        let is_cut = bar.format == "tqdm" && bar.elapsed.is_none() && self.bars.has_clock(bar);
+        let is_cut = self.is_cut(bar);
         let was_cut = std::mem::replace(&mut self.was_cut, is_cut);
         is_cut && !was_cut
     }
