@@ -293,8 +293,6 @@ proptest! {
                     let text = world.lines(count);
                     OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
                     *items.entry(which).or_default() += u64::from(count);
-                    // A new file under the name of one that left does its items again.
-                    left.remove(&which);
                 }
                 // Renamed within the glob: nothing changes.
                 3 => if let Some(count) = items.remove(&which) {
@@ -302,10 +300,11 @@ proptest! {
                     items.insert(next_name, count);
                     next_name += 1;
                 }
-                // Packed: its items were done. The last file is not taken away, that would be the end of the run.
+                // Packed: its items were done, and a new file under its name goes on after them. The last file is not taken
+                // away, that would be the end of the run.
                 4 => if items.len() > 1 && let Some(count) = items.remove(&which) {
                     fs::rename(&path, path.with_extension("jsonl.gz")).unwrap();
-                    left.insert(which, count);
+                    *left.entry(which).or_default() += count;
                 }
                 // Written anew in place: its own items are void.
                 _ => if items.contains_key(&which) {
