@@ -175,8 +175,8 @@ fn a_finished_job_is_mailed_once_and_everything_agrees() {
 }
 
 /// Every query of every dashboard gives data on the real Prometheus. Queries of what this scene does not have may be
-/// empty: a second bound of a plain ETA, alerts and throttling while nothing is wrong, and forecasts that
-/// need ten minutes.
+/// empty: a second bound of a plain ETA, alerts and throttling while nothing is wrong, a process that is not configured, and
+/// what needs ten minutes or a stable hour.
 fn dashboards_have_data(scene: &Scene) {
     let may_be_empty = [
         "bound=\"low\"",
@@ -188,6 +188,10 @@ fn dashboards_have_data(scene: &Scene) {
         "longhaul_job_deadline",
         "longhaul_source_up",
         "longhaul_gpu_throttled",
+        "longhaul_job_throughput_",
+        "longhaul_job_forecast_error_ratio",
+        "longhaul_volume_unexplained_",
+        "longhaul_job_process_",
     ];
     let mut queries = BTreeSet::new();
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/dashboards")).unwrap() {

@@ -125,7 +125,7 @@ pub(super) fn message(
         message_id: format!("<{id}.longhaul@{}>", domain(human::host(&snapshot.instance))),
         id,
         thread: thread.map(str::to_owned),
-        subject: format!("{reply}[{}] {base}", tag(purpose, contents)),
+        subject: format!("{reply}[{}] {base}", tag(purpose, thread.is_some(), contents)),
         text: text(&body),
         html: html::render(&body),
         severity: contents.head().map_or(Severity::Warning, |tracked| Severity::of(&tracked.view)),
@@ -147,14 +147,19 @@ fn base_subject(contents: &Contents<'_>, snapshot: &Snapshot) -> String {
 }
 
 /// What the mail is, in brackets before the subject. Mail programs that thread by subject leave out both `Re:` and what
-/// is in brackets (RFC 5256, 2.1), so all mails of a thread have one base subject.
-fn tag(purpose: Purpose, contents: &Contents<'_>) -> String {
+/// is in brackets (RFC 5256, 2.1), so all mails of a thread have one base subject. A later mail names what is new in the
+/// brackets: a full volume must not arrive as one more word about a warning.
+fn tag(purpose: Purpose, later: bool, contents: &Contents<'_>) -> String {
     let firing = contents.shown().count();
+    let new = contents.fresh.first().filter(|_| later).map(|tracked| {
+        // A bracket within would end the part that is left out.
+        human::line(&redact(&tracked.view.name), SUBJECT).replace(['[', ']'], " ")
+    });
     match purpose {
         Purpose::Digest => format!("{} alerts, mails held back", firing + contents.resolved.len()),
         Purpose::Firing if contents.fresh.iter().all(|tracked| tracked.once()) => "INFO".into(),
-        Purpose::Firing if firing == 1 => "FIRING".into(),
-        Purpose::Firing => format!("{firing} alerts"),
+        Purpose::Firing if firing == 1 => new.map_or_else(|| "FIRING".into(), |new| format!("FIRING {new}")),
+        Purpose::Firing => new.map_or_else(|| format!("{firing} alerts"), |new| format!("{firing} alerts, new: {new}")),
         Purpose::Resolved if firing == 0 => "RESOLVED".into(),
         Purpose::Resolved => format!("{} resolved, {firing} firing", contents.resolved.len()),
         Purpose::Repeat if contents.going_on.is_empty() => "NO DATA".into(),

@@ -99,7 +99,7 @@ impl World {
 
     fn sample(&self) -> EngineSample {
         let rank = RankSample {
-            running: Some(if self.moves { 200.0 } else { 0.0 }),
+            running: Some(if self.moves && self.done + self.failed < self.total { 200.0 } else { 0.0 }),
             waiting: Some(0.0),
             generation_tokens: Some(self.tokens),
             ..RankSample::default()

@@ -236,7 +236,7 @@ fn a_stall_that_outlives_its_cause_is_mailed_in_the_same_thread() {
     world.run(120);
     assert_eq!(
         world.subjects(),
-        ["45 [FIRING] VolumeFull /data on gpu-box-3", "90 Re: [FIRING] VolumeFull /data on gpu-box-3",]
+        ["45 [FIRING] VolumeFull /data on gpu-box-3", "90 Re: [FIRING JobStalled] VolumeFull /data on gpu-box-3",]
     );
     assert!(world.last().text.starts_with("JobStalled happened"));
     assert!(world.last().text.contains("Resolved:"));
