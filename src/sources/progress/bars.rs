@@ -13,13 +13,18 @@
 //!    `worker 1`, …) or by the rank in front of the line, the job is their **sum**.
 //! 4. Several ranks may also print one and the same count, each whenever its turn comes (two workers of one engine). Then
 //!    the numbers only ever go on, whoever prints them. So ranks are one bar until a number shows that they are not.
-//! 5. A configured name chooses among the bars before any of this.
+//! 5. tqdm's descriptions may change with every frame (`loss 0.31`, the name of a file). A frame with a new one that goes
+//!    on where a bar of the same place stood, with the same total, is that bar **renamed** ([`super::renames`]), unless
+//!    it is a first frame: each bar has one. If later a frame is behind the renamed bar while its clock goes on, there
+//!    were two bars after all, and each keeps its name from then on.
+//! 6. A configured name chooses among the bars before any of this.
 //!
-//! The hazard is memory and time: a description may hold a counter, so that every frame is a new bar. Only the
-//! [`MAX_BARS`] that were seen last are kept.
+//! The hazard is memory and time: descriptions that count without end. Only the [`MAX_BARS`] that were seen last are
+//! kept.
 
 use super::formats::{About, Bar};
 use super::hashes::hash;
+use super::renames::{self, Name};
 
 /// Bars that are remembered at once.
 const MAX_BARS: usize = 64;
@@ -88,8 +93,7 @@ struct Seen {
     description: String,
     /// A hash of it: where descriptions count along, there are as many bars as are remembered.
     key: u64,
-    /// The description without its digits, if it has some: bars that differ in nothing else are sisters.
-    words: Option<String>,
+    name: Name,
     about: About,
     depth: usize,
     first: u64,
@@ -159,8 +163,15 @@ impl Seen {
         self.first_total.filter(|first| self.numbers.total.is_some_and(|total| total > *first))
     }
 
+    /// Whether the frame, of a description that is not known, may be this bar under a new one.
+    fn may_become(&self, bar: &Bar<'_>, depth: usize, rank: &str) -> bool {
+        renames::is_of(bar.format)
+            && self.name != Name::Kept
+            && (self.format, self.about, self.depth, self.rank.as_str()) == (bar.format, bar.about, depth, rank)
+    }
+
     /// As shown: `rank 3`, `Generating`, `rank 3: Generating`.
-    fn name(&self) -> String {
+    fn title(&self) -> String {
         let number = self.rank.trim_start_matches(|c: char| !c.is_ascii_digit());
         let is_rank = matches!(self.rank.get(..4), Some("rank" | "Rank" | "RANK")) || number == self.rank;
         let rank = if is_rank && !number.is_empty() { format!("rank {number}") } else { self.rank.clone() };
@@ -215,7 +226,6 @@ impl Bars {
     /// Takes a frame of a bar at `depth`, printed by `rank`; the number of the bar is its own for good.
     pub(super) fn record(&mut self, bar: &Bar<'_>, depth: usize, rank: &str) -> u64 {
         self.clock += 1;
-        let clock = self.clock;
         let numbers = Numbers::of(bar);
         let key = hash(bar.description.as_bytes(), 0);
         let mut known = self.find(bar, &numbers, key, depth, rank);
@@ -231,6 +241,12 @@ impl Bars {
                 is_separate = true;
             }
         }
+        let first = self.clock;
+        let mut name = Name::First;
+        if known.is_none() && !is_separate {
+            (known, name) = self.renamed(bar, numbers, depth, rank);
+        }
+        let clock = self.clock;
         if let Some(seen) = known.and_then(|at| self.seen.get_mut(at)) {
             seen.take(&numbers, clock);
             seen.depth = depth;
@@ -247,10 +263,10 @@ impl Bars {
             rank: rank.to_owned(),
             description: bar.description.to_owned(),
             key,
-            words: words(bar.description),
+            name,
             about: bar.about,
             depth,
-            first: clock,
+            first,
             last: clock,
             is_separate,
             restarts: 0,
@@ -259,7 +275,56 @@ impl Bars {
             first_total: numbers.total,
             ended: numbers.finished.and_then(|finished| finished.then_some(clock)),
         });
-        clock
+        first
+    }
+
+    /// The bar that goes on under a description which is not known, if there is one; else how the name of the new bar
+    /// is known.
+    fn renamed(&mut self, bar: &Bar<'_>, numbers: Numbers, depth: usize, rank: &str) -> (Option<usize>, Name) {
+        let wanted = self.wanted.as_deref();
+        let candidates = || self.seen.iter().enumerate().filter(|(_, seen)| seen.may_become(bar, depth, rank));
+        let is_close = |seen: &Seen| renames::differ_by_values(&seen.description, bar.description);
+        // One that differs in measured values only, or what was drawn there last.
+        let Some(at) = candidates().max_by_key(|(_, seen)| (is_close(seen), seen.last)).map(|(at, _)| at) else {
+            return (None, Name::First);
+        };
+        let Some(seen) = self.seen.get_mut(at) else { return (None, Name::First) };
+        let is_close = is_close(seen);
+        let is_wanted = wanted.is_some_and(|wanted| wanted == bar.description || wanted == seen.description);
+        let Some((new, old)) = numbers.elapsed.zip(seen.numbers.elapsed) else { return (None, Name::First) };
+        let is_restart = new < old && is_close && seen.name == Name::Changing;
+        if is_wanted || numbers.total != seen.numbers.total || (new < old && !is_restart) {
+            return (None, Name::First);
+        }
+        if numbers.done < seen.numbers.done && !is_restart {
+            if seen.name == Name::First {
+                return (None, Name::First);
+            }
+            // It ran beside the new one, which began under a name that this one had taken for its own: as if the frames
+            // were one of the new, one of the old, and this.
+            seen.name = Name::Kept;
+            seen.last = self.clock + 1;
+            self.clock += 2;
+            return (None, Name::Kept);
+        }
+        let is_first_frame = numbers.elapsed == Some(0.0) && numbers.remaining.is_none() && numbers.rate.is_none();
+        let begins = is_first_frame && !is_restart && !seen.description.is_empty();
+        if begins || (seen.numbers.finished == Some(true) && !is_close) {
+            return (None, Name::First);
+        }
+        bar.description.clone_into(&mut seen.description);
+        seen.key = hash(bar.description.as_bytes(), 0);
+        seen.name = Name::Changing;
+        (Some(at), Name::Changing)
+    }
+
+    /// Whether the bar of this number changes its name, and no other could be meant by one that differs in values only.
+    pub(super) fn is_renamed_freely(&self, number: u64) -> bool {
+        let Some(seen) = self.seen.iter().find(|seen| seen.first == number) else { return false };
+        let is_close = |name: &str| name == seen.description || renames::differ_by_values(name, &seen.description);
+        seen.name == Name::Changing
+            && !self.wanted.as_deref().is_some_and(is_close)
+            && !self.seen.iter().any(|other| other.first != number && is_close(&other.description))
     }
 
     /// The bar that a frame belongs to, among those of its rank.
@@ -292,7 +357,7 @@ impl Bars {
         let mut seen: Vec<&Seen> = self.seen.iter().collect();
         seen.sort_by_key(|seen| seen.first);
         let listed = |seen: &&Seen| Listed {
-            description: seen.name(),
+            description: seen.title(),
             done: seen.numbers.done,
             total: seen.numbers.total,
             finished: seen.numbers.finished,
@@ -355,7 +420,7 @@ impl Bars {
 
     fn is_candidate(&self, seen: &Seen) -> bool {
         match &self.wanted {
-            Some(wanted) => seen.description == *wanted || (seen.is_separate && seen.name() == *wanted),
+            Some(wanted) => seen.description == *wanted || (seen.is_separate && seen.title() == *wanted),
             None => seen.about == About::Job,
         }
     }
@@ -385,13 +450,14 @@ impl Bars {
 fn are_sisters(one: &Seen, other: &Seen) -> bool {
     one.first == other.first
         || one.is_same_elsewhere(other)
-        || (one.words.is_some() && one.words == other.words && one.format == other.format)
+        || (one.format == other.format && differ_by_digits(&one.description, &other.description))
 }
 
-/// A description without its digits; `None` if it has none.
-fn words(description: &str) -> Option<String> {
-    let is_digit = |c: char| c.is_ascii_digit();
-    description.contains(is_digit).then(|| description.chars().filter(|&c| !is_digit(c)).collect())
+/// Whether both have digits, and the same words around them.
+fn differ_by_digits(one: &str, other: &str) -> bool {
+    let has_digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
+    let is_word = |byte: &u8| !byte.is_ascii_digit();
+    has_digits(one) && has_digits(other) && one.bytes().filter(is_word).eq(other.bytes().filter(is_word))
 }
 
 fn sum(bars: &[&Seen]) -> Numbers {
@@ -414,123 +480,4 @@ fn sum(bars: &[&Seen]) -> Numbers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::formats::tqdm;
-    use super::*;
-
-    fn job(frames: &[(&str, usize)]) -> Job {
-        let mut bars = Bars::default();
-        for (frame, depth) in frames {
-            bars.record(&tqdm::parse(frame).unwrap(), *depth, "");
-        }
-        bars.job().unwrap()
-    }
-
-    #[test]
-    fn of_nested_bars_the_outer_one() {
-        let job = job(&[
-            ("epoch:  40%|█| 2/5 [00:40<01:00, 20.00s/it]", 0),
-            ("batch: 100%|█| 40/40 [00:20<00:00, 2.00it/s]", 1),
-            ("batch:   2%|█| 1/40 [00:00<00:19, 2.00it/s]", 1),
-            ("eval of 3:   2%|█| 1/9 [00:00<00:19, 2.00it/s]", 1),
-        ]);
-        assert_eq!((job.numbers.done.unwrap(), job.numbers.total), (2.0, Some(5.0)));
-    }
-
-    #[test]
-    fn of_parallel_bars_the_sum() {
-        let job = job(&[
-            ("worker 0:  40%|█| 2/5 [00:40<01:00, 20.00s/it]", 0),
-            ("worker 1:  40%|█| 4/5 [00:41<01:00, 10.00s/it]", 0),
-            ("worker 0:  40%|█| 3/5 [00:42<01:00, 20.00s/it]", 0),
-        ]);
-        assert_eq!((job.numbers.done.unwrap(), job.numbers.total, job.numbers.elapsed), (7.0, Some(10.0), Some(42.0)));
-        assert_eq!(job.numbers.finished, Some(false));
-    }
-
-    #[test]
-    fn bars_of_one_name_below_one_another_are_added() {
-        let job = job(&[
-            ("work:  40%|█| 2/5 [00:40<01:00, 20.00s/it]", 0),
-            ("work:  20%|█| 2/10 [00:40<01:00, 20.00s/it]", 1),
-            ("work:  60%|█| 3/5 [00:60<01:00, 20.00s/it]", 0),
-            // Below one another in the other order: the upper one closed, and this one came up.
-            ("work:  30%|█| 3/10 [00:70<01:00, 20.00s/it]", 0),
-        ]);
-        assert_eq!((job.numbers.done, job.numbers.total), (Some(6.0), Some(15.0)));
-    }
-
-    #[test]
-    fn of_bars_one_after_the_other_the_last() {
-        let job = job(&[
-            ("Epoch 1: 100%|█| 5/5 [00:40<00:00, 20.00s/it]", 0),
-            ("Epoch 2:   0%|█| 0/5 [00:00<?, ?it/s]", 0),
-            ("Epoch 2:  20%|█| 1/5 [00:20<01:00, 20.00s/it]", 0),
-        ]);
-        assert_eq!((job.numbers.done.unwrap(), job.numbers.total), (1.0, Some(5.0)));
-    }
-
-    #[test]
-    fn a_bar_that_goes_back_with_its_clock_is_a_new_run() {
-        let mut bars = Bars::default();
-        bars.record(&tqdm::parse("a: 50%|█| 2/4 [00:40<00:40, 20.00s/it]").unwrap(), 0, "");
-        let old = bars.run().unwrap();
-        assert_eq!(old.1, Some((2.0, 40.0)));
-        bars.record(&tqdm::parse("a: 25%|█| 1/4 [00:00<?, ?it/s]").unwrap(), 0, "");
-        let new = bars.run().unwrap();
-        assert_ne!(old.0, new.0);
-        assert_eq!(new.1, Some((1.0, 0.0)));
-    }
-
-    #[test]
-    fn descriptions_that_count_do_not_fill_memory() {
-        let mut bars = Bars::default();
-        for step in 0..10_000 {
-            let frame = format!("step {step}: 50%|█| 2/4 [00:40<00:40, 20.00s/it]");
-            bars.record(&tqdm::parse(&frame).unwrap(), 0, "");
-        }
-        assert_eq!(bars.seen.len(), MAX_BARS);
-        assert_eq!(bars.job().unwrap().numbers.done, Some(2.0));
-    }
-
-    fn ranks(lines: &[(&str, f64, f64)]) -> Bars {
-        let mut bars = Bars::default();
-        for (rank, done, elapsed) in lines {
-            let bar = Bar {
-                format: "progress",
-                done: Some(*done),
-                total: Some(100.0),
-                elapsed: Some(*elapsed),
-                ..Bar::default()
-            };
-            bars.record(&bar, 0, rank);
-        }
-        bars
-    }
-
-    #[test]
-    fn ranks_that_count_apart_are_added_and_ranks_that_share_a_count_are_not() {
-        let apart = ranks(&[("2", 10.0, 5.0), ("0", 10.0, 6.0), ("1", 10.0, 7.0), ("0", 20.0, 12.0)]);
-        assert_eq!(apart.job().unwrap().numbers.done, Some(40.0));
-        assert_eq!(apart.job().unwrap().numbers.total, Some(300.0));
-        let names: Vec<String> = apart.list().into_iter().map(|bar| bar.description).collect();
-        assert_eq!(names, ["rank 2", "rank 0", "rank 1"]);
-        let shared = ranks(&[("TP0", 10.0, 5.0), ("TP1", 20.0, 9.0), ("TP0", 30.0, 15.0), ("TP1", 30.0, 15.0)]);
-        assert_eq!(shared.job().unwrap().numbers.done, Some(30.0));
-        assert_eq!(shared.list().len(), 1);
-    }
-
-    #[test]
-    fn a_configured_name_chooses() {
-        let mut bars = Bars::default();
-        bars.want("batch:");
-        for (frame, depth) in
-            [("epoch:  40%|█| 2/5 [00:40<01:00, 20.00s/it]", 0), ("batch: 3%|█| 1/40 [00:00<00:19, 2.00it/s]", 1)]
-        {
-            bars.record(&tqdm::parse(frame).unwrap(), depth, "");
-        }
-        assert_eq!(bars.job().unwrap().numbers.total, Some(40.0));
-        bars.want("load");
-        assert_eq!(bars.job(), None);
-    }
-}
+mod tests;

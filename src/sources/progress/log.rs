@@ -303,7 +303,7 @@ impl Facts {
     /// A frame with an end; an empty one only ends a line.
     fn frame(&mut self, frame: &[u8], ends_line: bool, rank: &mut String) {
         let Self { repeat, bars, run, .. } = self;
-        if !frame.is_empty() && !repeat.moves_on(frame, rank, |bar| bars.may_become_newest(bar, *run)) {
+        if !frame.is_empty() && !repeat.moves_on(frame, rank, bars, *run) {
             self.flush();
             self.read(frame, rank);
         }

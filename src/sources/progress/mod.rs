@@ -19,6 +19,7 @@ mod prefix;
 
 mod bars;
 pub mod log;
+mod renames;
 mod repeat;
 mod stamp;
 

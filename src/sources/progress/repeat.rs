@@ -7,11 +7,17 @@
 //! told from the bytes, without reading a number: percentages are padded to three places, and counts and clocks (`59:59`,
 //! `1:00:00`) compare by length and then by their digits. Anything else is read in full, after all that was put off.
 //!
+//! A bar that is renamed with every frame, in measured values only (`loss 0.31`), is put off as well, if its count
+//! itself goes on: see [`super::renames`].
+//!
 //! Several bars may take turns: workers side by side, a bar within a bar. Then the frames that were put off are read in
 //! the order in which the last of each came. A turn may also change which bar is the job; so a bar whose turn it was not
 //! is asked about once ([`Repeat::moves_on`]), and is read in full if it does.
 
 use memchr::{memchr2, memrchr};
+
+use super::bars::{Bars, Run};
+use super::renames;
 
 /// Bars that may take turns; the frames of more are read in full.
 const MAX_BARS: usize = 16;
@@ -31,11 +37,15 @@ struct Slot {
     depth: usize,
     count: Vec<u8>,
     clock: Vec<u8>,
+    done: Vec<u8>,
+    total: Vec<u8>,
     put_off: Vec<u8>,
     /// The place of the frame that was put off among all of them.
     place: Option<u64>,
     /// Its turn changes nothing, as long as nothing is read in full.
     is_free: bool,
+    /// Nor does a name that differs in values only; `None` is not asked yet.
+    is_renamed_freely: Option<bool>,
 }
 
 /// The bars that were read in full.
@@ -56,7 +66,9 @@ impl Repeat {
 
     /// A bar was recorded from this frame that was read in full: its rank was in the frame (`found`) or before it.
     pub(super) fn arm(&mut self, bar: u64, frame: &[u8], found: &str, rank: &str) {
-        self.slots.iter_mut().for_each(|slot| slot.is_free = false);
+        for slot in &mut self.slots {
+            (slot.is_free, slot.is_renamed_freely) = (false, None);
+        }
         let known = self.slots.iter().position(|slot| slot.bar == bar);
         let Some(parts) = Parts::of(frame) else {
             if let Some(at) = known {
@@ -76,35 +88,50 @@ impl Repeat {
         parts.unit.clone_into(&mut slot.unit);
         parts.count.clone_into(&mut slot.count);
         parts.clock.clone_into(&mut slot.clock);
+        parts.done.clone_into(&mut slot.done);
+        parts.total.clone_into(&mut slot.total);
         slot.depth = parts.depth;
         slot.is_free = true;
         self.newest = at;
     }
 
-    /// Puts a frame off if it only moves a bar on; `is_free` says whether the turn of another bar would change nothing.
-    /// The rank of the line is then what a full reading would have made of it.
-    pub(super) fn moves_on(&mut self, frame: &[u8], rank: &mut String, is_free: impl FnOnce(u64) -> bool) -> bool {
+    /// Puts a frame off if it only moves a bar on, of those in `bars` while `run` is the job. The rank of the line is then what a full reading would have made of it.
+    pub(super) fn moves_on(&mut self, frame: &[u8], rank: &mut String, bars: &Bars, run: Option<Run>) -> bool {
         if self.slots.is_empty() {
             return false;
         }
         let Some(parts) = Parts::of(frame) else { return false };
         // Bars mostly take turns in their order.
-        let places = (self.newest..self.slots.len()).chain(0..self.newest.min(self.slots.len()));
+        let places = || (self.newest..self.slots.len()).chain(0..self.newest.min(self.slots.len()));
         let is_it = |at: &usize| self.slots.get(*at).is_some_and(|slot| parts.are_of(slot));
-        let Some(at) = places.into_iter().find(is_it) else { return false };
+        let is_renamed = |at: &usize| self.slots.get(*at).is_some_and(|slot| parts.are_of_renamed(slot));
+        let (at, is_new_name) = match places().find(is_it) {
+            Some(at) => (at, false),
+            None => match places().find(is_renamed) {
+                Some(at) => (at, true),
+                None => return false,
+            },
+        };
         let Some(slot) = self.slots.get_mut(at) else { return false };
         if *(if slot.found.is_empty() { &*rank } else { &slot.found }) != slot.rank || !parts.are_behind(slot) {
             return false;
         }
-        slot.is_free = slot.is_free || is_free(slot.bar);
+        slot.is_free = slot.is_free || bars.may_become_newest(slot.bar, run);
         if !slot.is_free {
             return false;
+        }
+        if is_new_name {
+            if !*slot.is_renamed_freely.get_or_insert_with(|| bars.is_renamed_freely(slot.bar)) {
+                return false;
+            }
+            parts.head.clone_into(&mut slot.head);
         }
         if !slot.found.is_empty() {
             rank.clone_from(&slot.found);
         }
         parts.count.clone_into(&mut slot.count);
         parts.clock.clone_into(&mut slot.clock);
+        parts.done.clone_into(&mut slot.done);
         frame.clone_into(&mut slot.put_off);
         slot.place = Some(self.place);
         self.place += 1;
@@ -139,6 +166,11 @@ struct Parts<'a> {
     /// The percentage, or the count of a bar without a total.
     count: &'a [u8],
     clock: &'a [u8],
+    /// The count, and what it leads to, if it does.
+    done: &'a [u8],
+    total: &'a [u8],
+    /// Nothing is known of the pace, as in the first frame of a bar.
+    is_first: bool,
     /// Lines that the cursor goes up behind it.
     depth: usize,
 }
@@ -154,6 +186,7 @@ impl<'a> Parts<'a> {
         let before = frame.get(..open)?.strip_suffix(b" ")?;
         match rest.split_first()? {
             (b'<', rest) => {
+                let is_first = rest.starts_with(b"?");
                 let rest = rest.strip_prefix(b"?").or_else(|| Some(self::clock(rest)?.1))?;
                 let sign = memrchr(b'%', before).filter(|_| rest.first() == Some(&b','))?;
                 let counts = before.get(sign + 1..)?.strip_prefix(b"|")?;
@@ -163,7 +196,7 @@ impl<'a> Parts<'a> {
                 let percent = frame.get(head.len()..sign)?;
                 let is_percent = percent.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
                 let is_whole = is_percent && percent.last() != Some(&b' ') && is_count(done) && is_count(total);
-                is_whole.then_some(Self { head, unit: b"", count: percent, clock, depth })
+                is_whole.then_some(Self { head, unit: b"", count: percent, clock, done, total, is_first, depth })
             }
             (b',', rest) => {
                 let rate = rest.get(..memchr2(b',', b']', rest).unwrap_or(rest.len()))?;
@@ -176,7 +209,8 @@ impl<'a> Parts<'a> {
                 let head = before.get(..end - digits).filter(|head| head.is_empty() || head.ends_with(b": "))?;
                 // Numbers with points or exponents, and those in thousands, are read in full.
                 let is_plain = digits < 16 && !matches!(unit.first(), Some(b'.' | b',' | b'_' | b'e' | b'E'));
-                is_plain.then_some(Self { head, unit, count: before.get(end - digits..end)?, clock, depth })
+                let (count, is_first) = (before.get(end - digits..end)?, rate.contains(&b'?'));
+                is_plain.then_some(Self { head, unit, count, clock, done: count, total: b"", is_first, depth })
             }
             _ => None,
         }
@@ -184,6 +218,17 @@ impl<'a> Parts<'a> {
 
     fn are_of(&self, slot: &Slot) -> bool {
         self.head == slot.head && self.unit == slot.unit && self.depth == slot.depth
+    }
+
+    /// Of the bar under another name, with a count that can be seen to go on.
+    fn are_of_renamed(&self, slot: &Slot) -> bool {
+        let is_plain = |count: &[u8]| count.iter().all(u8::is_ascii_digit);
+        !self.is_first
+            && (self.unit, self.depth, self.total) == (slot.unit.as_slice(), slot.depth, slot.total.as_slice())
+            && is_plain(self.done)
+            && is_plain(&slot.done)
+            && (self.done.len(), self.done) >= (slot.done.len(), slot.done.as_slice())
+            && renames::differ_by_values(self.head, &slot.head)
     }
 
     /// As far as the last one, or further.
@@ -227,12 +272,8 @@ mod tests {
 
     #[test]
     fn frames_by_their_bytes() {
-        let parts = |head: &'static str, unit: &'static str, count: &'static str, clock: &'static str, depth| Parts {
-            head: head.as_bytes(),
-            unit: unit.as_bytes(),
-            count: count.as_bytes(),
-            clock: clock.as_bytes(),
-            depth,
+        let parts = |head: &'static str, unit: &'static str, count: &'static str, clock: &'static str, depth| {
+            (head, unit, count, clock, depth)
         };
         for (frame, found) in [
             ("gen:   5%|▍  | 12/250 [00:10<03:00,  1.40s/it]", Some(parts("gen: ", "", "  5", "00:10", 0))),
@@ -253,7 +294,10 @@ mod tests {
             ("12.3kit [00:17, 50.00it/s]", None),
             ("", None),
         ] {
-            assert_eq!(Parts::of(frame.as_bytes()), found, "{frame}");
+            let text = |bytes| std::str::from_utf8(bytes).unwrap();
+            let read = Parts::of(frame.as_bytes())
+                .map(|read| (text(read.head), text(read.unit), text(read.count), text(read.clock), read.depth));
+            assert_eq!(read, found, "{frame}");
         }
     }
 }

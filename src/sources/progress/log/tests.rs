@@ -167,16 +167,41 @@ fn frames_put_off_change_nothing() {
         "\rworker 0:   0%|▍  | 0/250 [00:00<?, ?it/s]",
         "{'train_runtime': 10.1, 'epoch': 2.5}\n",
     ];
+    let renamed = [
+        "\rloss 0.31:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it]",
+        "\rloss 0.3:   6%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+        "\rloss 3e-01:   6%|▍  | 16/250 [00:13<03:00,  1.40s/it]",
+        "\rloss -0.29:   6%|▍  | 15/250 [00:14<03:00,  1.40s/it]",
+        "\rloss 0.28:   7%|▍  | 18/250 [00:15<?,  1.40s/it]",
+        "\rloss 0.28:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+        "\rloss 0.27:   7%|▍  | 18/251 [00:16<03:00,  1.40s/it]",
+        "\rloss 0.28: 100%|▍  | 250/250 [00:18<00:00,  1.40s/it]",
+        "\rloss 0.29: 100%|▍  | 250/250 [00:18<00:00,  1.40s/it]",
+        "\nloss 0.31:   7%|▍  | 17/250 [00:14<03:00,  1.40s/it]\x1b[A",
+        "\nloss 0.28:   7%|▍  | 18/250 [00:15<03:00,  1.40s/it]\x1b[A",
+        "\rstep 7:   7%|▍  | 18/250 [00:15<03:00,  1.40s/it]",
+        "\rstep 8:   7%|▍  | 19/250 [00:16<03:00,  1.40s/it]",
+        "\r[rank1]: loss 0.26:   7%|▍  | 19/250 [00:16<03:00,  1.40s/it]",
+        "\r[rank1]: loss 0.25:   8%|▍  | 20/250 [00:17<03:00,  1.40s/it]",
+        "\rloss 0.3: 857docs [00:17, 50.00docs/s]",
+        "\rloss 0.2: 1001docs [00:19, 50.00docs/s]",
+        "\r  7%|▍  | 17/250 [00:14<03:00,  1.40s/it]",
+        "\n",
+    ];
     let mut seed = 1_u32;
     let mut next = move |below: usize| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         usize::try_from(seed >> 16).unwrap() % below
     };
-    for frames in [&restarts[..], &ranks, &in_turn] {
+    for frames in [&restarts[..], &ranks, &in_turn, &renamed] {
         for round in 0..1_000 {
             let text = || {
                 let text = Text::new(&LogFormat::Auto, 4096);
-                if round % 8 == 0 { text.with_bar("worker 1") } else { text }
+                match round % 8 {
+                    0 => text.with_bar("worker 1"),
+                    1 => text.with_bar("loss 0.28"),
+                    _ => text,
+                }
             };
             let (mut at_once, mut apart) = (text(), text());
             let mut all = String::new();
