@@ -490,6 +490,27 @@ mod tests {
         }
 
         #[test]
+        fn strings_agree_with_a_document_tree(
+            pieces in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "x", "a longer piece of text", "sixteen bytes !!", "é", "漢字", "\\\"", "\\\\", "\\n", "\\/", "\\u00e9",
+                    "\\u12", "\\x", "\\", "\"", "!", "#", "[", "]",
+                ]),
+                0..40,
+            ),
+        ) {
+            let text = format!("{{\"b\": \"{}\", \"a\": [\"{}\"]}}", pieces.concat(), pieces.concat());
+            match serde_json::from_str::<Value>(&text) {
+                Ok(value) => for path in ["/b", "/a/0", "/a"] {
+                    let raw = find(&text, path).unwrap();
+                    let read = raw.map(|raw| serde_json::from_str::<Value>(raw).unwrap());
+                    prop_assert_eq!(read.as_ref(), value.pointer(path));
+                },
+                Err(_) => prop_assert!(find(&text, "/a").is_err()),
+            }
+        }
+
+        #[test]
         fn any_bytes_are_refused_or_accepted_and_what_serde_takes_is_taken(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let mut found = [None];
             let ours = scan(&bytes, &[Pointer::new("/a")], &mut found);
