@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use longhaul::config::{Limits, ProgressKind};
-use longhaul::model::{FailureKind, Time};
+use longhaul::model::Time;
 use longhaul::sources::progress::items::Items;
 use longhaul::sources::progress::{self, Source};
 
@@ -80,10 +80,9 @@ fn open(kind: &ProgressKind) -> Box<dyn Source> {
 /// Polls until the first pass is complete.
 fn done(source: &mut Box<dyn Source>, now: Time) -> u64 {
     loop {
-        match source.poll(now) {
-            Ok(reading) => return format!("{:.0}", reading.done.unwrap()).parse().unwrap(),
-            Err(failure) if failure.kind == FailureKind::Timeout => {}
-            Err(failure) => panic!("{failure:?}"),
+        // Without a count it still reads for the first time.
+        if let Some(done) = source.poll(now).unwrap().done {
+            return format!("{done:.0}").parse().unwrap();
         }
     }
 }
