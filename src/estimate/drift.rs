@@ -411,29 +411,13 @@ fn at_concurrency(baseline: &[Baseline], running: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Splitmix64 and Box-Muller.
-    struct Noise(u64);
-
-    impl Noise {
-        #[allow(clippy::cast_precision_loss)]
-        fn uniform(&mut self) -> f64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-        }
-
-        fn normal(&mut self) -> f64 {
-            (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-        }
-    }
+    use crate::estimate::eta::random::Random;
 
     /// An engine that is scraped each 5 s, with throughput that is AR(1): 0.9 from sample to sample, 5 % marginal.
     struct Engine {
         drift: Drift,
         baseline: Vec<Baseline>,
-        noise: Noise,
+        noise: Random,
         deviation: f64,
         now: f64,
         conditions: Conditions,
@@ -444,7 +428,7 @@ mod tests {
             Self {
                 drift: Drift::new(),
                 baseline: Vec::new(),
-                noise: Noise(seed),
+                noise: Random::new(seed),
                 deviation: 0.0,
                 now: 0.0,
                 conditions: Conditions::default(),

@@ -20,7 +20,7 @@ mod items;
 mod lengths;
 mod order;
 mod plain;
-mod random;
+pub(super) mod random;
 mod shapes;
 mod share;
 mod simulate;
