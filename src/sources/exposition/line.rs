@@ -11,11 +11,12 @@ use super::labels::{self, Labels};
 /// What a line says: name, labels, value.
 type Parts<'a> = (Cow<'a, str>, Labels<'a>, f64);
 
-/// Parses a line without its line end and without blanks at its start.
-pub(super) fn parse(line: &[u8]) -> Result<Parts<'_>, Problem> {
+/// Parses a line without its line end and without blanks at its start. `bare` is how many bytes stand before the first
+/// brace or blank.
+pub(super) fn parse(line: &[u8], bare: usize) -> Result<Parts<'_>, Problem> {
     let mut cursor = Cursor::new(std::str::from_utf8(line).map_err(|_| Problem::NotUtf8)?);
-    let bare = cursor.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':');
-    if bare.starts_with(|first: char| first.is_ascii_digit()) {
+    let bare = cursor.take(bare);
+    if !is_name(bare) {
         return Err(Problem::Name);
     }
     // `name value` needs the blank, and so does nothing else: `name{…}1` and `name {…} 1` both occur.
@@ -35,6 +36,13 @@ pub(super) fn parse(line: &[u8]) -> Result<Parts<'_>, Problem> {
     let value = cursor.take_number().ok_or(Problem::Value)?;
     rest_of_line(&mut cursor)?;
     Ok((name, labels, value))
+}
+
+/// Whether these are the characters of a name, or none. All are looked at, so that it is done for several at once.
+fn is_name(bare: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'_') | (byte == b':');
+    bare.bytes().fold(true, |all, byte| all & is_letter(byte))
+        && !bare.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The name of `{"a name", label="value"} 1`, with the comma behind it.
@@ -119,6 +127,13 @@ impl<'a> Cursor<'a> {
         self.rest = self.rest.get(count..).unwrap_or_default();
     }
 
+    /// The next `count` bytes, which end between two characters.
+    pub(super) fn take(&mut self, count: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at_checked(count).unwrap_or_default();
+        self.rest = rest;
+        taken
+    }
+
     /// Steps over spaces and tabs; whether there were any.
     pub(super) fn skip_blanks(&mut self) -> bool {
         !self.take_while(|byte| byte == b' ' || byte == b'\t').is_empty()
@@ -126,18 +141,13 @@ impl<'a> Cursor<'a> {
 
     /// The longest start whose bytes `accept`, which takes ASCII only.
     pub(super) fn take_while(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
-        let length = self.rest.bytes().position(|byte| !accept(byte)).unwrap_or(self.rest.len());
-        let taken = self.rest.get(..length).unwrap_or_default();
-        self.skip(length);
-        taken
+        self.take(self.rest.bytes().position(|byte| !accept(byte)).unwrap_or(self.rest.len()))
     }
 
     /// The next word as a number, as Go writes them: `1e+06`, `+Inf`, `NaN`.
     fn take_number(&mut self) -> Option<f64> {
         self.skip_blanks();
         let length = self.rest.bytes().position(|byte| byte == b' ' || byte == b'\t').unwrap_or(self.rest.len());
-        let word = self.rest.get(..length)?;
-        self.skip(length);
-        word.parse().ok()
+        self.take(length).parse().ok()
     }
 }

@@ -52,7 +52,7 @@ pub struct LineError<'a> {
 impl<'a> LineError<'a> {
     /// The name that the line starts with, as far as it can be told: what the reader was asked about it.
     pub fn name(&self) -> &'a [u8] {
-        raw_name(self.text)
+        raw_name(self.text).0
     }
 }
 
@@ -133,11 +133,12 @@ impl<'a, W: FnMut(&[u8]) -> bool> Iterator for Samples<'a, W> {
                 continue;
             }
             self.series += 1;
-            if !(self.wanted)(raw_name(line)) {
+            let (name, bare) = raw_name(line);
+            if !(self.wanted)(name) {
                 continue;
             }
             let number = self.line;
-            return Some(match line::parse(line) {
+            return Some(match line::parse(line, bare) {
                 Ok((name, labels, value)) => Ok(Sample { name, labels, value, line: number, terminated }),
                 Err(problem) => Err(LineError { line: number, problem, text: line }),
             });
@@ -146,11 +147,15 @@ impl<'a, W: FnMut(&[u8]) -> bool> Iterator for Samples<'a, W> {
     }
 }
 
-/// The bytes before the labels or the value, or between the quotes of a quoted name; not checked in any way.
-fn raw_name(line: &[u8]) -> &[u8] {
+/// The bytes before the labels or the value, or between the quotes of a quoted name, not checked in any way; and how many
+/// of them are outside of quotes.
+fn raw_name(line: &[u8]) -> (&[u8], usize) {
     match line.split_first() {
-        Some((b'{', rest)) => labels::leading_quoted(trim_blanks(rest)),
-        _ => memchr3(b'{', b' ', b'\t', line).and_then(|end| line.get(..end)).unwrap_or(line),
+        Some((b'{', rest)) => (labels::leading_quoted(trim_blanks(rest)), 0),
+        _ => {
+            let bare = memchr3(b'{', b' ', b'\t', line).unwrap_or(line.len());
+            (line.get(..bare).unwrap_or(line), bare)
+        }
     }
 }
 
