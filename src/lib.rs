@@ -11,6 +11,7 @@ pub mod recording;
 pub mod redact;
 pub mod state;
 pub mod text;
+pub mod words;
 
 pub mod sources;
 pub mod worker;

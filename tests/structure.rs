@@ -32,8 +32,9 @@ const RULES: &[Rule] = &[
     pure("estimate", &["model", "config"]),
     pure("alerts", &["model", "catalog", "config"]),
     // Only deciding: the sender and the mail below are no business of the core.
-    pure("core", &["model", "config", "estimate", "alerts", "notify", "text"]),
+    pure("core", &["model", "config", "estimate", "alerts", "notify", "text", "words"]),
     pure("text", &[]),
+    pure("words", &["model", "text"]),
     pure("redact", &[]),
     pure("notify::decide", &["model", "config", "notify"]),
     pure("notify::compose", &["model", "notify", "redact", "text"]),
@@ -46,7 +47,7 @@ const RULES: &[Rule] = &[
     shell("sources", &["model", "config", "clock", "redact"]),
     shell("worker", &["model", "config", "clock", "recording", "sources"]),
     shell("notify", &["model", "config", "state", "clock", "redact", "text"]),
-    shell("web", &["model", "catalog", "text"]),
+    shell("web", &["model", "catalog", "text", "words"]),
     shell(
         "runtime",
         &[
@@ -84,6 +85,7 @@ const RULES: &[Rule] = &[
             "web",
             "runtime",
             "text",
+            "words",
         ],
     ),
     shell("cli::demo", &["model", "config", "clock", "runtime", "web", "cli", "simulator", "text"]),

@@ -6,11 +6,9 @@
 
 use std::fmt::Write;
 
-use crate::model::snapshot::{
-    EngineView, GpusView, JobState, JobView, ProcessState, RevisionCause, RevisionView, StallCause, VolumeView,
-};
+use crate::model::snapshot::{EngineView, GpusView, JobState, JobView, ProcessState, StallCause, VolumeView};
 use crate::model::{Answer, Bounds};
-use crate::text;
+use crate::{text, words};
 
 use super::cause::GPU_BEFORE_SECONDS;
 
@@ -20,10 +18,11 @@ pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gp
     lines.extend(stall(job, engines, volumes, gpus, at));
     lines.extend(process(job));
     lines.extend(pace(job, engines));
-    lines.extend(slower(job));
-    lines.extend(cut(job));
+    lines.extend(throughput(job));
+    lines.extend(job.timeout.as_ref().map(|timeout| format!("{}.", words::cut(timeout))));
     lines.extend(end(job, at));
-    lines.extend(job.outlook.revisions.last().filter(|_| job.state == JobState::Running).map(revised));
+    let revision = job.outlook.revisions.last().filter(|_| job.state == JobState::Running);
+    lines.extend(revision.map(|revision| format!("Forecast: {}.", words::revised(revision))));
     lines.extend(output(job, volumes));
     lines.extend(scores(job));
     lines.extend(job.phase.as_ref().map(|phase| format!("Phase: {phase}.")));
@@ -217,61 +216,13 @@ fn forecast(bounds: Bounds, at: f64) -> String {
 }
 
 /// Whether the engines are as fast as they should be, where that can be said.
-fn slower(job: &JobView) -> Option<String> {
+fn throughput(job: &JobView) -> Option<String> {
+    if let Some(slower) = words::slower(&job.throughput) {
+        return Some(format!("{slower}."));
+    }
     let (ratio, expected) = (job.throughput.ratio.get()?, job.throughput.expected.get()?);
-    if job.throughput.drifted.get()? {
-        let with = job.throughput.moved.iter().map(|moved| format!("; {moved}")).collect::<String>();
-        return Some(format!(
-            "SLOWER than it should be: {} of the expected {}{with}.",
-            text::percentage(ratio),
-            text::pace(expected, "tokens")
-        ));
-    }
+    job.throughput.drifted.get()?;
     Some(format!("Throughput is as expected ({} of {}).", text::percentage(ratio), text::pace(expected, "tokens")))
-}
-
-fn cut(job: &JobView) -> Option<String> {
-    let timeout = job.timeout?;
-    let age = timeout.seconds.map_or_else(String::new, |seconds| format!(", {} old", text::span(seconds)));
-    Some(format!(
-        "ANSWERS ARE CUT: {} requests were aborted at about {} tokens{age}, always the oldest: raise the timeout of the client.",
-        text::count(timeout.requests.round()),
-        text::count(timeout.tokens.round()),
-    ))
-}
-
-/// "Forecast: 2 h 48 min became 5 h: tokens per item rose from 650 to 1,066."
-fn revised(revision: &RevisionView) -> String {
-    let (was, is) = (text::span(revision.was_seconds), text::span(revision.is_seconds));
-    format!("Forecast: at {} {was} left became {is}: {}.", text::utc(revision.at), why(revision.cause))
-}
-
-/// Why a forecast changed, as a sentence goes on.
-fn why(cause: RevisionCause) -> String {
-    let whole = |value: f64| text::count(value.round());
-    let changed = |what: &str, from: f64, to: f64, say: &dyn Fn(f64) -> String| {
-        let verb = if to >= from { "rose" } else { "fell" };
-        format!("{what} {verb} from {} to {}", say(from), say(to))
-    };
-    match cause {
-        RevisionCause::TokensPerItem { from, to } => changed("tokens per item", from, to, &whole),
-        RevisionCause::TokensPerSecond { from, to } => {
-            changed("the expected throughput", from, to, &|value| text::pace(value, "tokens"))
-        }
-        RevisionCause::ItemsPerSecond { from, to } => {
-            changed("the pace", from, to, &|value| text::pace(value, "items"))
-        }
-        RevisionCause::Total { from, to } => changed("the total", from, to, &whole),
-        RevisionCause::ItemsLeft { from, to } => {
-            format!("{} items are left where {} should be", whole(to), whole(from))
-        }
-        RevisionCause::Pause { seconds } => format!("nothing could move for {}", text::span(seconds)),
-        RevisionCause::Method { from, to } => {
-            format!("the method is {} now, not {}", text::spoken(to.as_str()), text::spoken(from.as_str()))
-        }
-        RevisionCause::Overrun => "it should have been over by then".to_owned(),
-        RevisionCause::Unexplained => "of several things together".to_owned(),
-    }
 }
 
 /// How good the forecasts of a run that ended were.

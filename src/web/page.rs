@@ -10,7 +10,7 @@ use askama::Template;
 
 use super::SNAPSHOT;
 use crate::model::snapshot::{AlertState, EngineState, JobState, Snapshot};
-use crate::text;
+use crate::{text, words};
 
 mod gpus;
 mod job;
@@ -75,6 +75,8 @@ struct Page<'a> {
     snapshot_path: &'static str,
     alerts: Vec<Alert<'a>>,
     jobs: Vec<Job<'a>>,
+    /// Name, and how far it is.
+    pipelines: Vec<(&'a str, String)>,
     volumes: Vec<Volume<'a>>,
     missing_paths: Vec<(&'a str, String)>,
     engines: Vec<Engine<'a>>,
@@ -135,6 +137,7 @@ fn build<'a>(snapshot: &'a Snapshot, telemetry_path: &'a str) -> Page<'a> {
         snapshot_path: SNAPSHOT,
         alerts: alerts.into_iter().map(|view| things::alert(view, snapshot.at)).collect(),
         jobs,
+        pipelines: snapshot.pipelines.iter().map(|view| (view.name.as_str(), words::pipeline(view))).collect(),
         volumes: snapshot.volumes.iter().map(things::volume).collect(),
         missing_paths: things::missing_paths(snapshot),
         engines: snapshot.engines.iter().map(|view| things::engine(view, snapshot.at)).collect(),

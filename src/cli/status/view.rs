@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 use super::gpus;
 use super::table::{Column, Table, wrap};
+use crate::model::Answer;
 use crate::model::snapshot::{
     AlertState, AlertView, EngineView, JobState, JobView, Snapshot, SourceView, StallCause, VolumeView,
 };
-use crate::model::{Answer, Bounds};
-use crate::text;
+use crate::{text, words};
 
 use Column::{Figure, Text};
 
@@ -67,17 +67,7 @@ fn jobs(out: &mut String, snapshot: &Snapshot, width: usize) {
         notes(out, snapshot, job, width);
     }
     for pipeline in &snapshot.pipelines {
-        let stages = format!("{} of {} stages done", pipeline.finished, pipeline.stages);
-        let end = match &pipeline.eta_seconds {
-            Answer::Known(left) => match (left.low, left.high) {
-                (Some(low), Some(high)) => {
-                    format!("{} left (80 % likely {} to {})", text::span(left.mid), text::span(low), text::span(high))
-                }
-                _ => format!("{} left", text::span(left.mid)),
-            },
-            Answer::Unknown { unknown } => unknown.to_string(),
-        };
-        wrap(out, &format!("  pipeline {}: {stages}; {end}", pipeline.name), width);
+        wrap(out, &format!("  pipeline {}: {}", pipeline.name, words::pipeline(pipeline)), width);
     }
 }
 
@@ -119,8 +109,10 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
             let idle = job.idle_seconds.get().map_or_else(|| "too long".to_owned(), text::span);
             say(format!("nothing has moved for {idle}; likely cause: {cause}"));
         }
-        (_, Answer::Known(Bounds { low: Some(low), high: Some(high), .. })) => {
-            say(format!("80 % likely {} to {} left", text::span(*low), text::span(*high)));
+        (_, Answer::Known(left)) => {
+            if let Some(interval) = words::interval(*left) {
+                say(format!("80 % likely {interval} left"));
+            }
         }
         (JobState::Running, Answer::Unknown { unknown }) => say(format!("no end is known: {unknown}")),
         _ => {}
@@ -144,15 +136,14 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
     if let (Some(deadline), Some(probability)) = (job.deadline_at, job.outlook.deadline_met_probability.get()) {
         say(format!("deadline {}: {:.0} % likely to be met", text::utc(deadline), probability * 100.0));
     }
-    if job.throughput.drifted.get() == Some(true)
-        && let (Some(ratio), Some(expected)) = (job.throughput.ratio.get(), job.throughput.expected.get())
-    {
-        let moved = job.throughput.moved.iter().map(|moved| format!("; {moved}")).collect::<String>();
-        say(format!("SLOWER: {} of the expected {}{moved}", text::percentage(ratio), text::pace(expected, "tokens")));
+    if let Some(slower) = words::slower(&job.throughput) {
+        say(slower);
     }
-    if let Some(timeout) = job.timeout {
-        let (requests, tokens) = (text::count(timeout.requests.round()), text::count(timeout.tokens.round()));
-        say(format!("answers are CUT: {requests} requests aborted at about {tokens} tokens, the oldest each time"));
+    if let Some(timeout) = &job.timeout {
+        say(words::cut(timeout));
+    }
+    if let Some(revision) = job.outlook.revisions.last().filter(|_| job.state == JobState::Running) {
+        say(format!("forecast: {}", words::revised(revision)));
     }
     if let Some(failed) = job.failed.get().filter(|failed| *failed > 0.0) {
         say(format!("{} failed", text::count(failed)));

@@ -1,9 +1,9 @@
 //! A job's card: its figures in words, each with what belongs to it or the reason why it is not known.
 
 use super::{Moment, Tone};
+use crate::model::Answer;
 use crate::model::snapshot::{JobState, JobView, Snapshot, StallCause, VolumeView};
-use crate::model::{Answer, Bounds};
-use crate::text;
+use crate::{text, words};
 
 pub(super) struct Job<'a> {
     pub(super) tone: Tone,
@@ -30,6 +30,10 @@ pub(super) struct Job<'a> {
     /// What its process does, as a sentence goes on.
     pub(super) process: Option<String>,
     pub(super) deadline: Option<Deadline>,
+    /// The last change of the forecast, and why.
+    pub(super) revised: Option<String>,
+    /// What somebody should look after though it goes on.
+    pub(super) warnings: Vec<String>,
     pub(super) message: &'a str,
     pub(super) last_line: Option<&'a str>,
     pub(super) phase: Option<&'a str>,
@@ -106,7 +110,7 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
             .or_else(|| view.predicted_end_at.get().filter(|_| !is_stalled).map(|bounds| bounds.mid))
             .map(Moment::of),
         end_label: if ended.is_some() { "ended" } else { "ends" },
-        interval: (ended.is_none() && !is_stalled).then(|| view.eta_seconds.get().and_then(interval)).flatten(),
+        interval: (ended.is_none() && !is_stalled).then(|| view.eta_seconds.get().and_then(words::interval)).flatten(),
         method: (ended.is_none() && !is_stalled)
             .then(|| view.estimate_mode.get().map(|mode| text::spoken(mode.as_str())))
             .flatten(),
@@ -117,6 +121,8 @@ pub(super) fn job<'a>(view: &'a JobView, snapshot: &Snapshot) -> Job<'a> {
         cause: is_stalled.then(|| view.stall_cause.unwrap_or(StallCause::Unknown).explained()),
         process: view.process.as_ref().map(|process| process.explained()),
         deadline: view.deadline_at.map(|at| deadline(view, at)),
+        revised: view.outlook.revisions.last().filter(|_| view.state == JobState::Running).map(words::revised),
+        warnings: words::slower(&view.throughput).into_iter().chain(view.timeout.as_ref().map(words::cut)).collect(),
         message: &view.message,
         last_line: view.last_line.as_deref(),
         phase: view.phase.as_deref(),
@@ -159,10 +165,6 @@ fn items(view: &JobView) -> Fact {
         }
         (unknown, _) => Fact::unknown(unknown.reason()),
     }
-}
-
-fn interval(bounds: Bounds) -> Option<String> {
-    Some(format!("{} to {}", text::span(bounds.low?), text::span(bounds.high?)))
 }
 
 fn pace(view: &JobView) -> Fact {

@@ -29,6 +29,8 @@ pub(super) struct Volume<'a> {
     pub(super) avail: String,
     pub(super) size: String,
     pub(super) full_in: String,
+    /// What will be available when all jobs on it are done.
+    pub(super) left_at_end: String,
     pub(super) fill: String,
     pub(super) inodes: Option<String>,
     pub(super) jobs: String,
@@ -124,6 +126,12 @@ pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
         full_in: to_full.map_or_else(
             || "—".to_owned(),
             |seconds| if seconds <= 0.0 { "now".to_owned() } else { text::span(seconds) },
+        ),
+        left_at_end: view.room.projected_avail.get().map_or_else(
+            || "—".to_owned(),
+            |left| {
+                if left.mid < 0.0 { format!("{} too little", text::bytes(-left.mid)) } else { text::bytes(left.mid) }
+            },
         ),
         fill: view.fill_bytes_per_second.get().map_or_else(
             || "—".to_owned(),
