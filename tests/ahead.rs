@@ -106,6 +106,7 @@ impl Run {
                 reason: bytes.is_none().then(|| format!("{path} does not exist")),
                 on_expected_mount: None,
                 avail: None,
+                size: None,
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let own = (self.done * self.tokens * 4.0) as u64;

@@ -109,14 +109,8 @@ pub struct WatchedVolume {
     pub path: PathBuf,
     /// Its absence is an alert.
     pub must_exist: bool,
-    /// Below this the volume counts as full; `None` for the default (see [`default_min_avail`]).
+    /// Below this the volume counts as full; `None` for what [`crate::model::volume::full_at`] says.
     pub min_avail: Option<u64>,
-}
-
-/// The space below which a volume counts as full when nothing is configured: nothing at all. A threshold that pages
-/// has to be somebody's choice, and `VolumeFilling` warns long before.
-pub const fn default_min_avail() -> u64 {
-    0
 }
 
 /// One job, a stage of a pipeline or not.

@@ -90,7 +90,13 @@ pub const VOLUME: Section = Section {
     keys: &[
         key("path", "a path", "required", "A path on the volume."),
         key("must_exist", "true or false", "false", "It is an alert when nothing is mounted at the path."),
-        key("min_avail", "a size", "0", "With less than this available the volume counts as full."),
+        key(
+            "min_avail",
+            "a size",
+            "1/1024 of the size, at most 16 MiB",
+            "With no more than this available the volume counts as full. The default is where writes begin to fail; give the \
+             reserve that you want to hear about.",
+        ),
     ],
 };
 

@@ -6,6 +6,7 @@ use super::jobs::Job;
 use super::volumes::Obstacle;
 use super::world::World;
 use crate::model::Time;
+use crate::model::job::OutputReading;
 use crate::model::snapshot::{GpusView, ProcessState, StallCause};
 
 /// A client goes on with answers that were on their way when a GPU was lost; one that was lost longer before the last
@@ -27,7 +28,7 @@ impl World {
         let volumes = job.outputs().iter().filter_map(|output| output.volume.as_ref());
         let obstacle = volumes.filter_map(|id| self.volumes.obstacle(id, &self.config.volumes)).next();
         // A quota is seen at the path alone.
-        let no_room = job.outputs().iter().any(|output| output.avail == Some(0));
+        let no_room = job.outputs().iter().any(OutputReading::is_full);
         match obstacle.or_else(|| no_room.then_some(Obstacle::Full)) {
             Some(Obstacle::Full) => return StallCause::VolumeFull,
             Some(Obstacle::Readonly) => return StallCause::VolumeReadonly,

@@ -1,13 +1,16 @@
 //! Volumes: what the mount table lists, how much space each has, how fast it fills, and who writes to it.
 
+mod doubt;
+
 use std::collections::BTreeMap;
 
 use super::room::Outputs;
-use crate::config::{WatchedVolume, default_min_avail};
+use crate::config::WatchedVolume;
 use crate::estimate::fill::Fill;
 use crate::model::snapshot::{PathView, RoomView, VolumeView};
-use crate::model::volume::{Mount, PathReading, Space};
+use crate::model::volume::{Mount, PathReading, Space, full_at};
 use crate::model::{Answer, Bounds, JobName, Time, VolumeId};
+use doubt::Doubt;
 
 /// All volumes of the mount table and the configured paths.
 #[derive(Debug, Default)]
@@ -22,6 +25,7 @@ struct Volume {
     mount: Mount,
     space: Option<Space>,
     failure: Option<String>,
+    doubt: Doubt,
     fill: Fill,
     /// Of free inodes.
     files: Fill,
@@ -47,6 +51,7 @@ impl Volumes {
                     mount: mount.clone(),
                     space: None,
                     failure: None,
+                    doubt: Doubt::default(),
                     fill: Fill::default(),
                     files: Fill::default(),
                     others: Fill::default(),
@@ -57,24 +62,14 @@ impl Volumes {
         }
     }
 
-    /// `statvfs` answered.
-    #[allow(clippy::cast_precision_loss)]
-    pub fn measured(&mut self, id: &VolumeId, space: Space, at: Time) {
+    /// `statvfs` answered. What is far from the answer before shows once the next one bears it out.
+    pub fn measured(&mut self, id: &VolumeId, space: Space, configured: &[WatchedVolume], at: Time) {
+        let floor = self.min_avail(id, configured);
+        let outputs = self.outputs.get(id).cloned().unwrap_or_default();
         if let Some(volume) = self.by_id.get_mut(id) {
-            let (avail, size) = (space.avail as f64, space.size as f64);
-            volume.fill.record(avail, size, at);
-            if space.files > 0 {
-                volume.files.record(space.files_free as f64, space.files as f64, at);
+            for (at, space) in volume.doubt.judge(space, floor, at) {
+                volume.believe(space, &outputs, at);
             }
-            let outputs = self.outputs.get(id).cloned().unwrap_or_default();
-            if outputs.paths != volume.outputs.paths {
-                // Bytes that are counted from now on were not written now.
-                volume.others = Fill::default();
-            }
-            volume.others.record(avail + outputs.bytes, size, at);
-            volume.outputs = outputs;
-            volume.space = Some(space);
-            volume.failure = None;
         }
     }
 
@@ -168,6 +163,7 @@ impl Volumes {
                     readonly: volume.mount.readonly,
                     fill_bytes_per_second: forecast(volume.fill.bytes_per_second()),
                     seconds_to_full: forecast(volume.fill.seconds_to_full(floor)),
+                    suspect_samples: volume.doubt.refuted(),
                     room: room(volume, floor, now),
                     jobs: writers.get(id).cloned().unwrap_or_default(),
                 }
@@ -205,14 +201,34 @@ impl Volumes {
             .collect()
     }
 
-    /// The largest `min_avail` of the configured paths on this volume.
+    /// The largest `min_avail` of the configured paths on this volume, else what cannot be written on with.
     fn min_avail(&self, id: &VolumeId, configured: &[WatchedVolume]) -> u64 {
         let on_it = |wanted: &&WatchedVolume| {
             self.paths.iter().flatten().any(|reading| {
                 reading.volume.as_ref() == Some(id) && std::path::Path::new(&reading.path) == wanted.path
             })
         };
-        configured.iter().filter(on_it).filter_map(|wanted| wanted.min_avail).max().unwrap_or_else(default_min_avail)
+        let default = || full_at(self.by_id.get(id).and_then(|volume| volume.doubt.size()).unwrap_or(0));
+        configured.iter().filter(on_it).filter_map(|wanted| wanted.min_avail).max().unwrap_or_else(default)
+    }
+}
+
+impl Volume {
+    #[allow(clippy::cast_precision_loss)]
+    fn believe(&mut self, space: Space, outputs: &Outputs, at: Time) {
+        let (avail, size) = (space.avail as f64, space.size as f64);
+        self.fill.record(avail, size, at);
+        if space.files > 0 {
+            self.files.record(space.files_free as f64, space.files as f64, at);
+        }
+        if outputs.paths != self.outputs.paths {
+            // Bytes that are counted from now on were not written now.
+            self.others = Fill::default();
+        }
+        self.others.record(avail + outputs.bytes, size, at);
+        self.outputs = outputs.clone();
+        self.space = Some(space);
+        self.failure = None;
     }
 }
 
@@ -276,12 +292,14 @@ mod tests {
         let id = VolumeId::new("8:1");
         volumes.mounted(&[mount("8:1", "/data")]);
         assert!(views(&volumes).is_empty(), "not measured yet");
-        volumes.measured(&id, space(10), Time::from_seconds(1.0));
+        volumes.measured(&id, space(10), &[], Time::from_seconds(1.0));
         volumes.failed(&id, "statvfs hangs");
         let view = &views(&volumes)[0];
         assert_eq!((view.up, view.avail.reason()), (false, Some("statvfs hangs")));
         assert_eq!(volumes.obstacle(&id, &[]), Some(Obstacle::Unresponsive));
-        volumes.measured(&id, space(0), Time::from_seconds(9.0));
+        volumes.measured(&id, space(0), &[], Time::from_seconds(8.0));
+        assert!(!views(&volumes)[0].up, "what it says after a hang is borne out first");
+        volumes.measured(&id, space(0), &[], Time::from_seconds(9.0));
         let view = &views(&volumes)[0];
         assert_eq!(
             (view.up, view.avail.get(), view.seconds_to_full.get(), view.files.get()),
@@ -290,6 +308,67 @@ mod tests {
         assert_eq!(volumes.obstacle(&id, &[]), Some(Obstacle::Full));
         volumes.mounted(&[]);
         assert!(views(&volumes).is_empty(), "what is unmounted is gone");
+    }
+
+    /// netdata/netdata#6839: one bad sample showed a full disk, and what is made of the history remembered it.
+    #[test]
+    fn b19_a_single_bad_sample_neither_fills_the_volume_nor_bends_its_forecast() {
+        const TB: u64 = 1_000_000_000_000;
+        let id = VolumeId::new("8:1");
+        let run = |bad: Option<Space>| {
+            let mut volumes = Volumes::default();
+            volumes.mounted(&[mount("8:1", "/data")]);
+            let mut shown = Vec::new();
+            for poll in 0..2400 {
+                let now = Time::from_seconds(f64::from(poll) * 5.0);
+                let good = Space {
+                    size: TB,
+                    avail: TB / 2 - u64::try_from(poll).unwrap() * 100_000_000,
+                    files: 0,
+                    files_free: 0,
+                };
+                let space = bad.filter(|_| poll == 1200).unwrap_or(good);
+                volumes.measured(&id, space, &[], now);
+                let view = volumes.views(&[], &BTreeMap::new(), now).remove(0);
+                assert_eq!(volumes.obstacle(&id, &[]), None, "at {poll}");
+                assert!(view.avail.get().unwrap() > view.min_avail);
+                shown.push((view.fill_bytes_per_second.get(), view.room.filling.get(), view.suspect_samples));
+            }
+            shown
+        };
+        let good = run(None);
+        for bad in [
+            Space { size: TB, avail: 0, files: 0, files_free: 0 },
+            Space { size: TB, avail: TB, files: 0, files_free: 0 },
+            Space { size: 4096, avail: 4096, files: 0, files_free: 0 },
+            Space { size: u64::MAX, avail: 1, files: 0, files_free: 0 },
+        ] {
+            for (poll, (with, without)) in run(Some(bad)).iter().zip(&good).enumerate() {
+                let close = match (with.0, without.0) {
+                    (Some(with), Some(without)) => (with - without).abs() < 0.001 * without,
+                    (with, without) => with == without,
+                };
+                assert!(close, "{bad:?} at {poll}: {with:?}, {without:?}");
+                assert_eq!((with.1, with.2), (without.1, u64::from(poll > 1200)), "{bad:?} at {poll}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_volume_is_full_where_writes_begin_to_fail() {
+        let obstacle = |size, avail| {
+            let mut volumes = Volumes::default();
+            volumes.mounted(&[mount("8:1", "/data")]);
+            let id = VolumeId::new("8:1");
+            volumes.measured(&id, Space { size, avail, files: 0, files_free: 0 }, &[], Time::from_seconds(1.0));
+            volumes.obstacle(&id, &[])
+        };
+        // A block fits on the smallest, three do not count on one of 16 MiB, and 20 MiB do on one of 3 TB.
+        assert_eq!(obstacle(1 << 20, 4096), None);
+        assert_eq!(obstacle(1 << 20, 0), Some(Obstacle::Full));
+        assert_eq!(obstacle(16 << 20, 3 * 4096), Some(Obstacle::Full));
+        assert_eq!(obstacle(3_000_000_000_000, 16 << 20), Some(Obstacle::Full));
+        assert_eq!(obstacle(3_000_000_000_000, 20 << 20), None);
     }
 
     #[test]
@@ -306,7 +385,7 @@ mod tests {
         volumes.located(&[reading(true)]);
         assert_eq!(volumes.path_views(&wanted)[0].present.get(), Some(true));
         volumes.mounted(&[mount("8:1", "/data")]);
-        volumes.measured(&VolumeId::new("8:1"), space(7), Time::from_seconds(1.0));
+        volumes.measured(&VolumeId::new("8:1"), space(7), &wanted, Time::from_seconds(1.0));
         assert_eq!(volumes.obstacle(&VolumeId::new("8:1"), &wanted), Some(Obstacle::Full), "below its min_avail");
         volumes.located(&[reading(false)]);
         let view = &volumes.path_views(&wanted)[0];

@@ -146,7 +146,9 @@ impl World {
                 self.volumes.mounted(mounts);
                 self.sources.succeeded(source, took, at);
             }
-            Fact::Space { volume, space } => self.volumes.measured(volume, *space, at),
+            Fact::Space { volume, space } => {
+                self.volumes.measured(volume, *space, &self.config.volumes, at);
+            }
             Fact::SpaceFailed { volume, failure } => self.volumes.failed(volume, &failure.message),
             Fact::Paths { paths } => {
                 self.volumes.located(paths);
@@ -458,6 +460,8 @@ impl World {
                     on_expected_mount: output.on_expected_mount,
                     #[allow(clippy::cast_precision_loss)]
                     avail: output.avail.map(|avail| avail as f64),
+                    #[allow(clippy::cast_precision_loss)]
+                    min_avail: output.min_avail().map(|least| least as f64),
                     moved_from: mount
                         .and_then(|mount| job.moved_from(output, mount))
                         .map(|home| home.mountpoint.clone()),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::volume::full_at;
 use super::{Time, VolumeId};
 
 /// What one progress source knows after a poll. Every number is absolute, never an increment, so that a worker that
@@ -111,12 +112,27 @@ pub struct OutputReading {
     /// Bytes that a user who is not root can still write there: less than on its volume where a quota holds for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub avail: Option<u64>,
+    /// Bytes in all there: of the quota, where one holds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub size: Option<u64>,
     /// Why bytes are not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// Whether it is on the configured `expect_mount`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub on_expected_mount: Option<bool>,
+}
+
+impl OutputReading {
+    /// With no more than this left nothing can be written there.
+    pub fn min_avail(&self) -> Option<u64> {
+        self.avail.map(|_| full_at(self.size.unwrap_or(0)))
+    }
+
+    /// Nothing more can be written there.
+    pub fn is_full(&self) -> bool {
+        self.avail.zip(self.min_avail()).is_some_and(|(avail, least)| avail <= least)
+    }
 }
 
 /// A drop-in progress file that was left out.

@@ -340,6 +340,9 @@ pub struct OutputView {
     /// Bytes that a user who is not root can still write there: less than on its volume where a quota holds for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub avail: Option<f64>,
+    /// With no more than this left nothing can be written there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub min_avail: Option<f64>,
     /// The mount point of the volume on which it was first seen in this run, once it is on another one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub moved_from: Option<String>,
@@ -380,6 +383,9 @@ pub struct VolumeView {
     pub fill_bytes_per_second: Answer<f64>,
     /// Until nothing is available at that pace; 0 when it is full.
     pub seconds_to_full: Answer<f64>,
+    /// Answers of `statvfs` that the next one did not bear out, and that were passed over.
+    #[serde(default)]
+    pub suspect_samples: u64,
     /// What is to come.
     #[serde(default)]
     pub room: RoomView,

@@ -32,6 +32,16 @@ pub struct Space {
     pub files_free: u64,
 }
 
+/// Without a configured `min_avail` never more than this counts as full.
+pub const LEAST_BYTES: u32 = 16 * 1024 * 1024;
+
+/// So much available space, or less, of a file system of `size` bytes counts as full when nothing is configured. Writes
+/// fail before the last byte is gone: a block does not fit any more, or what the file system needs for itself. A 1024th is
+/// less than a block on the smallest ones; 16 MiB are seconds of any writer on the largest.
+pub fn full_at(size: u64) -> u64 {
+    (size / 1024).min(LEAST_BYTES.into())
+}
+
 /// Where a configured volume path is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReading {

@@ -99,8 +99,8 @@ pub enum Outcome {
         place: Result<Place, String>,
         /// The last complete count.
         measured: Option<Measured>,
-        /// What can still be written at the path itself, where a quota may hold.
-        avail: Option<u64>,
+        /// The space at the path itself, where a quota may hold.
+        space: Option<Space>,
         /// The count wants to go on.
         more: bool,
     },
@@ -141,16 +141,16 @@ impl Errand {
             Action::Process(watch) => Outcome::Process(watch.poll(clock.now(), clock)),
             Action::DropIns(folder) => Outcome::DropIns(folder.poll(clock.now())),
             Action::Measure(measurer) => {
-                let (mut more, mut avail) = (false, None);
+                let (mut more, mut space) = (false, None);
                 match &place {
                     Ok(place) if place.exists => {
                         let opened = self.table.opened(&place.path);
-                        avail = space::space(&opened).ok().flatten().map(|space| space.avail);
+                        space = space::space(&opened).ok().flatten();
                         more = measurer.run(&opened, &|| clock.now());
                     }
                     _ => measurer.forget(),
                 }
-                Outcome::Measured { place, measured: measurer.measured().cloned(), avail, more }
+                Outcome::Measured { place, measured: measurer.measured().cloned(), space, more }
             }
         };
         self.done(outcome, clock.now().since(started))

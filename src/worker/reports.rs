@@ -114,6 +114,7 @@ fn empty(output: &Output) -> OutputReading {
         bytes: None,
         files: None,
         avail: None,
+        size: None,
         reason: None,
         on_expected_mount: None,
     }

@@ -167,6 +167,7 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
         device: Some("/dev/b".to_owned()),
         on_expected_mount: Some(true),
         avail: Some(1e12),
+        min_avail: Some(16_777_216.0),
         moved_from: None,
         bytes: None,
     };
@@ -189,12 +190,13 @@ fn history(seed: u64, steps: u32) -> Vec<Snapshot> {
             reason: None,
             size: Answer::Known(1.5e12),
             avail: Answer::Known(1e12),
-            min_avail: if mountpoint == "/data" { 0.0 } else { 53_687_091_200.0 },
+            min_avail: if mountpoint == "/data" { 16_777_216.0 } else { 53_687_091_200.0 },
             files: Answer::Known(1e6),
             files_free: Answer::Known(1e5),
             readonly: false,
             fill_bytes_per_second: Answer::unknown("not in this test"),
             seconds_to_full: Answer::unknown("does not fill"),
+            suspect_samples: 0,
             room: Default::default(),
             jobs: Vec::new(),
         })

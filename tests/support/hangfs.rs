@@ -36,6 +36,8 @@ struct Server {
 #[derive(Default)]
 struct State {
     hangs: Option<Call>,
+    /// The next answer to `statfs` of this process is that nothing is available, though much is.
+    lies_to: Option<u32>,
     /// Requests that got no answer yet.
     waiting: Vec<Vec<u8>>,
 }
@@ -85,6 +87,12 @@ impl HangFs {
         self.hang_in(hang.then_some(Call::Statfs));
     }
 
+    /// The next `statfs` of a process answers that nothing is available; the one after it tells the truth again. Of this
+    /// process alone, since every longhaul of the machine asks each volume.
+    pub fn lie_once_to(&self, process: u32) {
+        self.server.state.lock().unwrap().lies_to = Some(process);
+    }
+
     /// From now on this call is not answered; with `None` all are, those that wait too.
     pub fn hang_in(&self, call: Option<Call>) {
         let waiting = {
@@ -116,6 +124,11 @@ impl Server {
         }
     }
 
+    fn lies_to(&self, request: &[u8]) -> bool {
+        let is_it = |process: &mut u32| Path::new(&format!("/proc/{process}/task/{}", thread_of(request))).exists();
+        self.state.lock().unwrap().lies_to.take_if(is_it).is_some()
+    }
+
     /// Answers a request, or keeps it: whoever made it waits in state D from there on.
     fn take(&self, request: Vec<u8>) {
         let operation = u32::from_ne_bytes(request[4..8].try_into().unwrap());
@@ -135,7 +148,8 @@ impl Server {
                 return;
             }
         }
-        let (error, body) = answer(operation, &request);
+        let lies = operation == STATFS && self.lies_to(&request);
+        let (error, body) = if lies { (0, statfs(1000, 0)) } else { answer(operation, &request) };
         let mut reply = Vec::new();
         reply.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
         reply.extend((-error).to_ne_bytes());
@@ -144,6 +158,11 @@ impl Server {
         // A call that was interrupted meanwhile does not want its answer.
         let _ = (&self.device).write_all(&reply);
     }
+}
+
+/// A request's thread.
+fn thread_of(request: &[u8]) -> u32 {
+    u32::from_ne_bytes(request[32..36].try_into().unwrap())
 }
 
 fn longs(values: &[u64]) -> Vec<u8> {

@@ -160,6 +160,7 @@ pub fn running() -> JobView {
             device: Some("/dev/nvme1n1".into()),
             on_expected_mount: Some(true),
             avail: None,
+            min_avail: None,
             moved_from: None,
             bytes: None,
         }],
@@ -199,6 +200,7 @@ pub fn stalled() -> JobView {
             device: Some("/dev/sda1".into()),
             on_expected_mount: Some(false),
             avail: None,
+            min_avail: None,
             moved_from: None,
             bytes: None,
         }],
@@ -263,6 +265,7 @@ fn volume(id: &str, device: &str, mountpoint: &str) -> VolumeView {
         readonly: false,
         fill_bytes_per_second: known(6_320_000.0),
         seconds_to_full: known(401_800.0),
+        suspect_samples: 0,
         room: RoomView::default(),
         jobs: vec![],
     }
@@ -275,6 +278,7 @@ fn volumes() -> Vec<VolumeView> {
             avail: known(4.2 * GIB),
             size: known(98.0 * GIB),
             seconds_to_full: known(9_300.0),
+            suspect_samples: 0,
             fill_bytes_per_second: known(485_000.0),
             files: known(6_553_600.0),
             files_free: known(262_144.0),
@@ -309,6 +313,7 @@ fn volumes() -> Vec<VolumeView> {
             files_free: unknown(),
             fill_bytes_per_second: unknown(),
             seconds_to_full: unknown(),
+            suspect_samples: 0,
             ..volume("0:51", "filer1:/export/home", "/home")
         },
         VolumeView {
@@ -318,6 +323,7 @@ fn volumes() -> Vec<VolumeView> {
             size: known(1_397.0 * GIB),
             fill_bytes_per_second: known(0.0),
             seconds_to_full: Answer::unknown("it does not fill"),
+            suspect_samples: 0,
             ..volume("259:1", "/dev/nvme0n1", "/shared")
         },
     ]

@@ -189,6 +189,7 @@ fn files(args: &Args, moments: Vec<&Sizes>) -> Vec<Observation> {
             bytes,
             files: bytes.map(|_| 2),
             avail: None,
+            size: None,
             reason: bytes.is_none().then(|| format!("{} does not exist yet", output(args))),
             on_expected_mount: None,
         }];

@@ -12,7 +12,7 @@ use super::support::hangfs::{Call, HangFs};
 use super::support::sidecar::{LIMIT, Mounted, Scene, Sidecar, children_of, find, is_root, shell, without};
 use super::support::smtp::{Options, Server};
 use super::support::{free_port, wait_for};
-use super::{rules, until_firing, until_volume, waiting_threads};
+use super::{of_volume, rules, until_firing, until_volume, waiting_threads};
 
 fn cannot_run() -> bool {
     without("fuse", is_root() && Path::new("/dev/fuse").exists())
@@ -69,6 +69,33 @@ fn b01_a_call_that_hangs_is_said_and_hurts_nothing_else() {
         until_volume(&sidecar, "longhaul_volume_up", folder, |up| up == 1.0);
         sidecar.until_done(&format!("job{number}"), 300.0);
     }
+    sidecar.end();
+}
+
+/// netdata/netdata#6839: a file server that answers once that nothing is available.
+#[test]
+fn b19_one_bad_answer_is_counted_and_neither_shown_nor_mailed() {
+    if cannot_run() {
+        return;
+    }
+    let scene = Scene::new();
+    let folder = scene.path("fuse");
+    std::fs::create_dir(&folder).unwrap();
+    let fuse = HangFs::mount(&folder);
+    let sidecar = scene.start(&rules(&scene));
+    until_volume(&sidecar, "longhaul_volume_avail_bytes", &folder, |avail| avail == 1_024_000.0);
+    for lie in [1.0, 2.0, 3.0] {
+        fuse.lie_once_to(sidecar.worker());
+        wait_for("it is passed over", LIMIT, || {
+            let avail = of_volume(&sidecar, "longhaul_volume_avail_bytes", &folder);
+            assert_eq!(avail, Some(1_024_000.0), "what was last borne out");
+            of_volume(&sidecar, "longhaul_volume_suspect_samples_total", &folder).filter(|count| *count == lie)
+        });
+    }
+    let alerts = sidecar.snapshot()["alerts"].clone();
+    let about = |alert: &&Value| alert["labels"]["mountpoint"].as_str() == folder.to_str();
+    assert_eq!(alerts.as_array().unwrap().iter().find(about), None, "not even pending");
+    sidecar.assert_well();
     sidecar.end();
 }
 

@@ -102,6 +102,22 @@ pub(super) static ROWS: &[Family] = &[
         },
     },
     Family {
+        name: "longhaul_job_output_min_avail_bytes",
+        kind: Gauge,
+        labels: &["job_name", "path"],
+        help: "With no more than this left at the output path, by the quota that holds for it, writes fail: 1/1024 of its \
+               size, at most 16 MiB.",
+        read: |snapshot, out| {
+            for job in &snapshot.jobs {
+                for output in &job.outputs {
+                    if let Some(least) = output.min_avail {
+                        out.add([name(job), b(&output.path)], least);
+                    }
+                }
+            }
+        },
+    },
+    Family {
         name: "longhaul_job_output_moved",
         kind: Gauge,
         labels: &["job_name", "path"],

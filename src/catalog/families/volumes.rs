@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::super::Kind::Gauge;
+use super::super::Kind::{Counter, Gauge};
 use super::super::{Family, Samples};
-use super::{b, flag};
+use super::{b, count, flag};
 use crate::model::snapshot::{Snapshot, VolumeView};
 
 const VOLUME: &[&str] = &["device", "fstype", "mountpoint"];
@@ -36,7 +36,8 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_volume_min_avail_bytes",
         kind: Gauge,
         labels: VOLUME,
-        help: "Below this many available bytes the volume counts as full: min_avail of the configuration, 0 without one.",
+        help: "With no more available bytes than this the volume counts as full: min_avail of the configuration, else what \
+               cannot be written on with, 1/1024 of the size and at most 16 MiB.",
         read: |snapshot, out| per_volume(snapshot, out, |volume| Some(volume.min_avail)),
     },
     Family {
@@ -60,6 +61,14 @@ pub(super) static ROWS: &[Family] = &[
         help: "1 when the mount table says that the volume is read-only (mount or super options, or ext4's emergency_ro), \
                else 0.",
         read: |snapshot, out| per_volume(snapshot, out, |volume| Some(flag(volume.readonly))),
+    },
+    Family {
+        name: "longhaul_volume_suspect_samples_total",
+        kind: Counter,
+        labels: VOLUME,
+        help: "Answers of statvfs that were far from the one before, that the next one did not bear out, and that were passed \
+               over.",
+        read: |snapshot, out| per_volume(snapshot, out, |volume| Some(count(volume.suspect_samples))),
     },
     Family {
         name: "longhaul_volume_fill_bytes_per_second",

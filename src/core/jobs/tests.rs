@@ -40,6 +40,7 @@ fn bytes(bytes: u64) -> Vec<OutputReading> {
         bytes: Some(bytes),
         files: None,
         avail: None,
+        size: None,
         reason: None,
         on_expected_mount: None,
     }]
@@ -133,6 +134,7 @@ fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {
         bytes,
         files: None,
         avail: None,
+        size: None,
         reason: None,
         on_expected_mount: None,
     };

@@ -228,6 +228,7 @@ fn job(name: &str, engines: &[&str], mountpoint: &str) -> JobView {
             device: None,
             on_expected_mount: None,
             avail: None,
+            min_avail: None,
             moved_from: None,
             bytes: None,
         }],
@@ -254,6 +255,7 @@ fn volume(mountpoint: &str, job: &str) -> VolumeView {
         readonly: false,
         fill_bytes_per_second: Answer::unknown("not asked"),
         seconds_to_full: Answer::unknown("not asked"),
+        suspect_samples: 0,
         room: Default::default(),
         jobs: vec![JobName::new(job)],
     }

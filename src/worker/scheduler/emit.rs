@@ -54,9 +54,10 @@ impl Scheduler {
                     self.emit(source, None, Fact::Kept { kept });
                 }
             }
-            (Kind::Output { job, output }, Outcome::Measured { place, measured, avail, more }) => {
+            (Kind::Output { job, output }, Outcome::Measured { place, measured, space, more }) => {
                 let Some(config) = self.plan.jobs.get(job).and_then(|job| job.outputs.get(output)) else { return };
-                let reading = OutputReading { avail, ..reports::output(config, &self.table, place, measured) };
+                let (avail, size) = (space.map(|space| space.avail), space.map(|space| space.size));
+                let reading = OutputReading { avail, size, ..reports::output(config, &self.table, place, measured) };
                 self.set_output(job, output, reading, None, Some(took));
                 if more {
                     self.send_on_its_way(id);
