@@ -3,12 +3,15 @@
 //! A GPU that was seen once stays in the list: one that the driver does not show any more is lost, not forgotten. While
 //! NVML as a whole does not answer, nothing is known of any GPU, which is another thing than eight lost ones.
 
+mod counters;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::gpu::{Absence, GpuInventory, GpuListed, GpuReading, Xid, XidCount, XidCounts, XidTier};
 use crate::model::snapshot::{GpuView, GpusView, LastXid, XidsView};
 use crate::model::{Answer, GpuId, Time};
+use counters::Counters;
 
 /// A reading grows old after so many polls: one that is late is no GPU that does not answer.
 const STALE_POLLS: u32 = 3;
@@ -34,6 +37,7 @@ struct Gpu {
     reading: Option<(GpuReading, Time)>,
     failure: Option<String>,
     down_since: Option<Time>,
+    counters: Counters,
     field_errors: BTreeMap<String, BTreeMap<Absence, u64>>,
     /// Of workers that are gone.
     xids_before: BTreeMap<Xid, XidCount>,
@@ -50,6 +54,7 @@ impl Gpu {
             reading: None,
             failure: None,
             down_since: None,
+            counters: Counters::default(),
             field_errors: BTreeMap::new(),
             xids_before: BTreeMap::new(),
             xids_now: BTreeMap::new(),
@@ -115,10 +120,12 @@ impl Gpus {
     /// A GPU answered.
     pub fn read(&mut self, id: &GpuId, reading: &GpuReading, at: Time) {
         let Some(gpu) = self.by_id.get_mut(id) else { return };
+        let mut reading = reading.clone();
+        gpu.counters.hold_back(&mut reading);
         for (field, absence) in reading.missing.iter().filter(|(_, absence)| absence.is_error()) {
             *gpu.field_errors.entry(field.clone()).or_default().entry(*absence).or_default() += 1;
         }
-        gpu.reading = Some((reading.clone(), at));
+        gpu.reading = Some((reading, at));
         gpu.failure = None;
         gpu.down_since = None;
     }

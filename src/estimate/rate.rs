@@ -18,18 +18,32 @@ const MAX_SAMPLES: usize = 128;
 #[derive(Debug, Clone, Default)]
 pub struct CounterRate {
     samples: VecDeque<(Time, f64)>,
+    /// A value below the last sample, until another one bears it out.
+    fallen: Option<(Time, f64)>,
 }
 
 impl CounterRate {
-    /// Takes a sample. A value below the one before is a restart: the window starts anew with it. Returns the increase
-    /// since the sample before (after a restart, everything counted since).
+    /// Takes a sample. A value below the one before is a restart once the next one goes on from it, and the window starts
+    /// anew with the two; when the next one goes on from before, it was one bad value and nothing at all. Returns the
+    /// increase since the sample before (after a restart, everything counted since).
     pub fn record(&mut self, value: f64, at: Time) -> f64 {
-        let before = self.samples.back().copied();
-        match before {
+        let fallen = self.fallen.take().filter(|&(fell_at, _)| at > fell_at);
+        let new = match self.samples.back().copied() {
             Some((last_at, _)) if at <= last_at => return 0.0,
-            Some((_, last)) if value < last => self.samples.clear(),
-            _ => {}
-        }
+            Some((_, last)) if value < last => match fallen.filter(|&(_, low)| value >= low) {
+                Some(first) => {
+                    self.samples.clear();
+                    self.samples.push_back(first);
+                    value
+                }
+                None => {
+                    self.fallen = Some((at, value));
+                    return 0.0;
+                }
+            },
+            Some((_, last)) => value - last,
+            None => 0.0,
+        };
         self.samples.push_back((at, value));
         // The sample just outside the window stays: it is where the window begins.
         while self.samples.len() > MAX_SAMPLES
@@ -37,11 +51,7 @@ impl CounterRate {
         {
             self.samples.pop_front();
         }
-        match before {
-            Some((_, last)) if value >= last => value - last,
-            Some(_) => value,
-            None => 0.0,
-        }
+        new
     }
 
     /// Measures from the last sample on, as after a time in which nobody looked.
@@ -94,9 +104,8 @@ mod tests {
             rate.record(11_000.0, at(5.0 * f64::from(step)));
         }
         assert_eq!(rate.read(at(200.0)).get(), Some(0.0), "frozen");
-        assert_eq!(rate.record(70.0, at(205.0)), 70.0, "all of it is new after a restart");
-        assert!(rate.read(at(205.0)).get().is_none());
-        rate.record(570.0, at(210.0));
+        assert_eq!(rate.record(70.0, at(205.0)), 0.0, "it may be one bad value");
+        assert_eq!(rate.record(570.0, at(210.0)), 570.0, "all of it is new after a restart");
         assert_eq!(rate.read(at(210.0)).get(), Some(100.0), "never negative");
         assert_eq!(rate.read(at(300.0)).reason(), Some("no scrape for over a minute"));
         assert_eq!(rate.record(9570.0, at(86_610.0)), 9000.0);
@@ -104,6 +113,20 @@ mod tests {
         assert_eq!(rate.read(at(86_610.0)).reason(), Some("one scrape so far"), "no rate over a day");
         rate.record(10_070.0, at(86_615.0));
         assert_eq!(rate.read(at(86_615.0)).get(), Some(100.0));
+    }
+
+    #[test]
+    fn b19_one_value_that_fell_and_came_back_is_nothing_at_all() {
+        let mut rate = CounterRate::default();
+        let mut counted = 0.0;
+        for step in 0..60 {
+            let value = if step % 20 == 10 { 0.0 } else { 1e6 + 500.0 * f64::from(step) };
+            counted += rate.record(value, at(5.0 * f64::from(step)));
+            if step > 1 {
+                assert_eq!(rate.read(at(5.0 * f64::from(step))).get(), Some(100.0), "at {step}");
+            }
+        }
+        assert_eq!(counted, 59.0 * 500.0);
     }
 
     proptest! {

@@ -9,6 +9,9 @@
 //! * a volume that hangs is unmounted lazily and another one is mounted in its place: the stuck call is abandoned (its
 //!   thread stays until the kernel lets go) and the path is read anew in its new lane;
 //! * the mount table changes while things wait in queues: they find their lanes again from the beginning;
+//! * the table changes while the kernel writes it out, and a mount is not in what was read: a table in which a watched
+//!   volume is missing is taken when the next one lacks some too. Meanwhile nothing is asked of that volume: at its place is
+//!   perhaps another one;
 //! * the mount table itself hangs or cannot be read: rounds go on with the last one.
 
 mod emit;
@@ -62,6 +65,8 @@ pub struct Scheduler {
     lanes: Lanes<u64, Done>,
     hung_after: Duration,
     table: Arc<MountTable>,
+    /// Watched volumes that the last table lacked, and that are gone when the next one lacks some too.
+    missing: BTreeSet<VolumeId>,
     tasks: BTreeMap<u64, Task>,
     next_task: u64,
     table_task: u64,
@@ -88,6 +93,7 @@ impl Scheduler {
             lanes: Lanes::new(signals),
             hung_after: HUNG_AFTER,
             table: Arc::default(),
+            missing: BTreeSet::new(),
             tasks: BTreeMap::new(),
             next_task: 0,
             table_task: 0,
@@ -154,6 +160,7 @@ impl Scheduler {
             .tasks
             .iter()
             .filter(|(id, task)| **id != self.table_task && task.state == State::Idle)
+            .filter(|(_, task)| !matches!(&task.kind, Kind::Space(volume) if self.missing.contains(volume)))
             .map(|(&id, _)| id)
             .collect();
         for id in idle {
@@ -164,6 +171,13 @@ impl Scheduler {
 
     /// A table was read.
     fn take_table(&mut self, table: MountTable) {
+        let watched = self.mounts.iter().flat_map(|(_, mounts)| mounts);
+        let missing: BTreeSet<VolumeId> = watched.map(|mount| mount.id.clone()).filter(|id| !table.knows(id)).collect();
+        if !missing.is_empty() && self.missing.is_empty() {
+            self.missing = missing;
+            return;
+        }
+        self.missing.clear();
         if table == *self.table {
             return;
         }

@@ -6,8 +6,9 @@
 //! counting each fall would be twenty restarts that never were.
 //!
 //! * A start time later than our last look, or a look that failed in between, is evidence enough: it was restarted.
-//! * Anything else is doubtful at first. When the old process answers once more, there are several; when the new one is
-//!   all that answers for a few looks, it was a restart. Where there were several before, it takes more looks.
+//! * Anything else is doubtful at first. When the old process answers once more, it was one bad answer; when that happens
+//!   again, there are several. When the new one is all that answers for a few looks, it was a restart. Where there were
+//!   several before, it takes more looks.
 //! * Numbers of a doubtful look are taken for nothing: they are of whom we do not know.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -56,6 +57,8 @@ pub struct Restarts {
     known: Option<Mark>,
     /// The other process, and how many looks in a row it alone answered.
     doubtful: Option<(Mark, u32)>,
+    /// When the old process last answered after another had.
+    returned_at: Option<Time>,
     several_at: Option<Time>,
     looked_at: Option<Time>,
     failed_since: bool,
@@ -100,7 +103,10 @@ impl Restarts {
         let change = known.change(&new);
         if change == Change::None {
             if self.doubtful.take().is_some() {
-                self.several_at = Some(at);
+                let again = self.returned_at.replace(at).is_some_and(|before| at.since(before) <= SEVERAL_FOR);
+                if again {
+                    self.several_at = Some(at);
+                }
             }
             self.known = Some(new.or(known));
             return Verdict::Same;
@@ -117,7 +123,8 @@ impl Restarts {
             Some((mark, looks)) if mark.change(&new) == Change::None => looks + 1,
             _ => 1,
         };
-        let needed = if self.several(at) { CONVINCING_OF_SEVERAL } else { CONVINCING };
+        let returned = self.returned_at.is_some_and(|before| at.since(before) <= SEVERAL_FOR);
+        let needed = if returned { CONVINCING_OF_SEVERAL } else { CONVINCING };
         if (evident && !self.several(at)) || looks >= needed {
             self.count += 1;
             self.last = Some(at);
@@ -296,6 +303,14 @@ mod tests {
         assert!(restarts.is_fresh(at(2000.0)) && !restarts.is_fresh(at(2200.0)));
         assert!(restarts.is_loop(at(4200.0)) && !restarts.is_loop(at(4300.0)));
         assert_eq!((restarts.count(), restarts.last()), (3, Some(at(1800.0))));
+    }
+
+    #[test]
+    fn b19_one_bad_answer_is_neither_a_restart_nor_another_process() {
+        let mut restarts = Restarts::default();
+        let verdicts = run(&mut restarts, 0.0, [5000.0, 0.0, 5100.0, 5200.0].map(|tokens| (None, tokens)));
+        assert_eq!(verdicts, [Verdict::Same, Verdict::Doubtful, Verdict::Same, Verdict::Same]);
+        assert_eq!((restarts.count(), restarts.several(at(20.0))), (0, false));
     }
 
     #[test]

@@ -389,3 +389,34 @@ fn an_output_that_moves_to_another_volume_says_so() {
     assert!(Path::new(&link).exists());
     running.end();
 }
+
+/// One table that was cut off must not take volumes and their history away for a poll; two say that they are gone.
+#[test]
+fn b19_a_mount_table_that_is_cut_off_once_takes_nothing_away() {
+    let machine = Machine::new(77);
+    let table = |count: usize| {
+        let text = std::fs::read(machine.plan.procfs.join("1/mountinfo")).unwrap();
+        let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').take(count).collect();
+        MountTable::from_tables(&lines.concat(), None, Path::new("/"))
+    };
+    let (signals, _wakes) = channel();
+    let out = Arc::new(Outgoing::new(1 << 20));
+    let open: Opener = Box::new(|_, _| unreachable!("no job has a source"));
+    let mut scheduler =
+        Scheduler::new(machine.plan.clone(), Clock::from_anchor(machine.plan.anchor), open, out, signals);
+    let watched = |scheduler: &Scheduler| scheduler.mounts.as_ref().map_or(0, |(_, mounts)| mounts.len());
+    let mut take = |lines| {
+        scheduler.take_table(table(lines));
+        scheduler.report_mounts();
+        (watched(&scheduler), scheduler.spaces.len(), scheduler.missing.len())
+    };
+    assert_eq!(take(11), (11, 11, 0));
+    // Cut off in the middle, and empty; each time the next one is whole.
+    assert_eq!(take(6), (11, 11, 5));
+    assert_eq!(take(11), (11, 11, 0));
+    assert_eq!(take(0), (11, 11, 11));
+    assert_eq!(take(11), (11, 11, 0));
+    // Five are unmounted.
+    assert_eq!(take(6), (11, 11, 5));
+    assert_eq!(take(6), (6, 6, 0));
+}
