@@ -148,7 +148,9 @@ impl Gpus {
             }
             if let Some(codes) = counts.gpus.get(id) {
                 gpu.xids_now.clone_from(codes);
-                gpu.xids = Some(Ok(()));
+                // One that is lost has told what it had to tell; one that cannot be heard may have more.
+                let hangs = counts.missing.get(id).filter(|absence| **absence == Absence::Hangs);
+                gpu.xids = Some(hangs.map_or(Ok(()), |absence| Err(*absence)));
             } else if let Some(absence) = counts.missing.get(id) {
                 gpu.xids = Some(Err(*absence));
             }

@@ -2,7 +2,8 @@
 //! end in time.
 
 use super::machine::{Machine, assert_fresh, gpu, of, of_with, until_present};
-use super::support::sidecar::Sidecar;
+use super::support::sidecar::{LIMIT, Sidecar};
+use super::support::wait_for;
 
 fn threads(sidecar: &Sidecar) -> usize {
     std::fs::read_dir(format!("/proc/{}/task", sidecar.worker_for("gpus"))).unwrap().count()
@@ -55,6 +56,31 @@ fn the_question_for_all_hangs_and_each_gpu_goes_on() {
     assert_eq!(sidecar.metric("longhaul_gpus_present"), Some(8.0));
     machine.unset(&["hang.Count"]);
     sidecar.until_metric("longhaul_source_up{source=\"gpus\"}", |up| up == 1.0);
+    sidecar.end();
+}
+
+/// The wait for Xids is one call for ever, so a hang looks like silence; an Xid that comes meanwhile is not lost.
+#[test]
+fn the_wait_for_xids_hangs_and_that_is_no_silence() {
+    let mut machine = Machine::new(&[]);
+    let sidecar = machine.start();
+    until_present(&sidecar, 8.0);
+    let total = of("longhaul_gpu_xid_errors_total", 3);
+    sidecar.until_metric(&total, |count| count == 0.0);
+    machine.set(&[("hang.EventSetWait", "1")]);
+    let reason = sidecar.until_reason("gpus", "nvmlEventSetWait");
+    assert!(reason.contains("Xid events are not heard"), "{reason}");
+    wait_for("no count without listening", LIMIT, || sidecar.metric(&total).is_none().then_some(()));
+    assert_fresh(&mut machine, &sidecar, 3);
+    assert_eq!(sidecar.metric("longhaul_gpus_present"), Some(8.0));
+    let before = threads(&sidecar);
+    sidecar.until_polled("gpus");
+    assert_eq!(threads(&sidecar), before, "a hang costs what it costs once");
+    machine.set(&[("xid.1", "300079")]);
+    machine.unset(&["hang.EventSetWait"]);
+    sidecar.until_metric(&total, |count| count == 1.0);
+    sidecar.until_metric("longhaul_source_up{source=\"gpus\"}", |up| up == 1.0);
+    sidecar.assert_well();
     sidecar.end();
 }
 

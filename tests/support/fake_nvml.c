@@ -249,6 +249,7 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long 
 EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout) {
     (void)set;
     for (unsigned int waited = 0;; waited += 10) {
+        while (number("hang", "EventSetWait", -1, 0)) usleep(10000);
         nvmlReturn_t result = (nvmlReturn_t)number("ret", "EventSetWait", -1, 0);
         if (result) return result;
         char name[32];

@@ -27,6 +27,8 @@ const UNKNOWN_XID: u64 = 999;
 pub enum Event {
     /// It listens: why it does not for some of the GPUs.
     Listening(BTreeMap<GpuId, Absence>),
+    /// The wait came back, with nothing to tell.
+    Waited,
     /// An Xid.
     Xid(GpuId, Xid),
 }
@@ -82,7 +84,7 @@ fn wait_for_events(
                     report(Event::Xid(gpu.clone(), Xid(code)));
                 }
             }
-            Err(NvmlError::Timeout) => {}
+            Err(NvmlError::Timeout) => report(Event::Waited),
             Err(error) => {
                 tracing::debug!(%error, "waiting for GPU events failed; they are asked for anew");
                 return false;

@@ -5,10 +5,11 @@
 //! behind like the worker for files; only what is asked is different:
 //!
 //! * the [`scheduler`] decides what is due and never calls NVML;
-//! * a lane for NVML as a whole (load, start, count, list), one for each GPU, and a thread that waits for Xid events.
+//! * a lane for NVML as a whole (load, start, count, list), one for each GPU, and a thread that waits for Xid events ([`xids`]).
 
 mod scheduler;
 mod session;
+mod xids;
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;

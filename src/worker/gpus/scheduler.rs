@@ -10,7 +10,6 @@
 //!   some drivers show a GPU that was reset only to new sessions. Started anew means closed first: two sessions of one
 //!   process are one to NVML. So a new one waits until every call of the old one is back, but not for ever.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -18,16 +17,17 @@ use std::time::Duration;
 use nvml_wrapper::Nvml;
 
 use super::GpuPlan;
-use super::session::{Lane, Session};
+use super::session::{Gpu, Lane, Session};
+use super::xids::Xids;
 use crate::clock::Clock;
-use crate::model::gpu::{GpuInventory, GpuListed, GpuReading, XidCount, XidCounts};
+use crate::model::gpu::{GpuInventory, GpuListed, GpuReading};
 use crate::model::{Fact, Failure, FailureKind, Observation, SourceId, Time};
 use crate::sources::gpus::{self, Event};
 use crate::worker::lanes::{self, Lanes, Returned, Work};
 use crate::worker::pipe::Outgoing;
 
 /// A call takes microseconds, or 20 ms where it measures; a driver under load has been seen to take a second or two.
-const HUNG_AFTER: Duration = Duration::from_secs(5);
+pub(super) const HUNG_AFTER: Duration = Duration::from_secs(5);
 
 /// The supervisor gives up on a worker that is silent for 30 s.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -43,9 +43,6 @@ const REOPEN_ROUNDS: u32 = 12;
 
 /// What did not change is repeated so often, for a main process that lost a line.
 const REPEAT: Duration = Duration::from_secs(60);
-
-/// The longest wait for an event: so long an old session stays open.
-const EVENT_WAIT: Duration = Duration::from_secs(5);
 
 /// What comes back from a lane.
 pub(super) enum Done {
@@ -80,11 +77,8 @@ pub(super) struct Scheduler {
     /// GPUs that were ever identified, for one that cannot say any more who it is.
     known: Vec<GpuListed>,
     listed_at: Option<Time>,
-    xids: XidCounts,
+    xids: Xids,
     xids_at: Option<Time>,
-    /// Threads that waited for events so far, and which of them listens.
-    watchers: u32,
-    listening: u32,
 }
 
 impl Scheduler {
@@ -97,7 +91,6 @@ impl Scheduler {
             lanes: Lanes::new(signals.clone()),
             signals,
             interval: plan.poll_interval.max(SHORTEST_ROUND),
-            plan,
             session: None,
             sessions: 0,
             closing: None,
@@ -106,10 +99,9 @@ impl Scheduler {
             failed_starts: 0,
             known: Vec::new(),
             listed_at: None,
-            xids: XidCounts { since: now, gpus: BTreeMap::new(), missing: BTreeMap::new() },
+            xids: Xids::new(now, plan.poll_interval.max(SHORTEST_ROUND)),
             xids_at: None,
-            watchers: 0,
-            listening: 0,
+            plan,
         }
     }
 
@@ -239,6 +231,18 @@ impl Scheduler {
                      dmesg. It is asked again when the call comes back"
                 ),
             ));
+        } else if let Some((call, news)) = self.xids.hangs(now) {
+            let seconds = HUNG_AFTER.as_secs();
+            self.fail(Failure::new(
+                FailureKind::Timeout,
+                format!(
+                    "NVML has not come back from {call} for over {seconds} s: the NVIDIA driver hangs there, and Xid events \
+                     are not heard until it comes back; look for NVRM and Xid in dmesg"
+                ),
+            ));
+            if news {
+                self.report_xids();
+            }
         }
         let late: Vec<Lane> = self.lanes.busy_since_before(before).map(|(lane, ..)| *lane).collect();
         let mut facts = Vec::new();
@@ -364,9 +368,8 @@ impl Scheduler {
         session.events = Some(stop);
         let nvml = Arc::clone(&session.nvml);
         let gpus = session.inventory.gpus.clone();
-        self.watchers += 1;
-        let (lane, signals) = (Lane::Events { number: self.watchers }, self.signals.clone());
-        let wait = self.interval.min(EVENT_WAIT);
+        let number = self.xids.watch(self.clock.now());
+        let (lane, signals, wait) = (Lane::Events { number }, self.signals.clone(), self.xids.wait());
         let body = move || {
             gpus::watch(&nvml, &gpus, wait, &stopping, |event| {
                 // The scheduler is gone, and the process with it in a moment.
@@ -379,32 +382,20 @@ impl Scheduler {
     }
 
     fn event(&mut self, watcher: u32, event: Event) {
-        match event {
-            Event::Listening(_) if watcher != self.watchers => return,
-            Event::Listening(missing) => {
-                self.listening = watcher;
-                let listed = self.session.iter().flat_map(|session| session.gpus.values());
-                for gpu in listed.filter(|gpu| !missing.contains_key(gpu.id())) {
-                    self.xids.gpus.entry(gpu.id().clone()).or_default();
-                }
-                self.xids.missing = missing;
-            }
-            // One that is about to end hears the same as its successor, but for a GPU that has just been lost.
-            Event::Xid(gpu, _) if watcher != self.listening && !self.xids.missing.contains_key(&gpu) => return,
-            Event::Xid(gpu, code) => {
-                tracing::warn!(%gpu, xid = code.0, "the driver reports an Xid");
-                let now = self.clock.now();
-                let codes = self.xids.gpus.entry(gpu).or_default();
-                let count = codes.get(&code).map_or(0, |seen| seen.count);
-                codes.insert(code, XidCount { count: count + 1, last: now });
-            }
+        let hung = self.xids.hangs(self.clock.now()).is_some();
+        let listed = self.session.iter().flat_map(|session| session.gpus.values()).map(Gpu::id);
+        if self.xids.take(watcher, event, listed, self.clock.now()) {
+            self.report_xids();
         }
-        self.report_xids();
+        if hung {
+            // The list says that NVML answers again.
+            self.listed_at = None;
+        }
     }
 
     fn report_xids(&mut self) {
         self.xids_at = Some(self.clock.now());
-        self.emit(SourceId::gpus(), None, Fact::Xids { xids: self.xids.clone() });
+        self.emit(SourceId::gpus(), None, Fact::Xids { xids: self.xids.counts().clone() });
     }
 
     fn read(&mut self, lane: Lane, result: Option<Done>) {
