@@ -16,6 +16,7 @@ use crate::model::job::Reading;
 use crate::model::process::ProcessReading;
 use crate::model::volume::Space;
 use crate::model::{Failure, VolumeId};
+use crate::sources::mounts::host::within;
 use crate::sources::mounts::walk::{Place, Walk};
 use crate::sources::mounts::{MountTable, space};
 use crate::sources::outputs::{Measured, Measurer};
@@ -124,6 +125,7 @@ impl Errand {
     /// Does it, on the lane's thread.
     pub fn run(mut self, clock: Clock) -> Done {
         let started = clock.now();
+        let rootfs = self.walk.as_ref().map_or_else(|| PathBuf::from("/"), |walk| walk.rootfs().to_owned());
         let place = match self.walk.as_mut().map(|walk| follow(walk, &self.table, &self.lane)) {
             Some(Err(lane)) => return self.done(Outcome::Elsewhere(lane), clock.now().since(started)),
             Some(Ok(place)) => place,
@@ -135,11 +137,11 @@ impl Errand {
             Action::Locate => Outcome::Located(place),
             // A path that is missing or forbidden is the reader's to explain.
             Action::Poll(source) => {
-                let (reading, kept) = source.poll(clock.now());
+                let (reading, kept) = within(&rootfs, || source.poll(clock.now()));
                 Outcome::Reading { reading: Box::new(reading), kept }
             }
-            Action::Process(watch) => Outcome::Process(watch.poll(clock.now(), clock)),
-            Action::DropIns(folder) => Outcome::DropIns(folder.poll(clock.now())),
+            Action::Process(watch) => Outcome::Process(within(&rootfs, || watch.poll(clock.now(), clock))),
+            Action::DropIns(folder) => Outcome::DropIns(within(&rootfs, || folder.poll(clock.now()))),
             Action::Measure(measurer) => {
                 let (mut more, mut space) = (false, None);
                 match &place {

@@ -220,6 +220,7 @@ fn absolute_links_of_the_host_are_followed_below_its_root() {
     std::fs::create_dir_all(root.join("big/out")).unwrap();
     std::os::unix::fs::symlink("/big", root.join("data")).unwrap();
     std::os::unix::fs::symlink("/data/out", root.join("results")).unwrap();
+    std::os::unix::fs::symlink("/data/run.log", root.join("latest.log")).unwrap();
     longhaul::state::save(&root.join("big/out"), "shard", &vec![1; 100_000]).unwrap();
     longhaul::state::save(&root.join("big"), "run.log", b"Progress: 5/10 (0 errors), elapsed: 5s\n").unwrap();
     table.write(b"30 20 8:17 / /big rw - ext4 /dev/sdb1 rw\n");
@@ -231,7 +232,7 @@ fn absolute_links_of_the_host_are_followed_below_its_root() {
     );
     longhaul::state::save(&table.scene.path("proc/self"), "mountinfo", own.as_bytes()).unwrap();
     let yaml =
-        "jobs: [{job_name: synth, outputs: [{path: /results, expect_mount: /big}], progress: [{log: /big/run.log}]}]\n";
+        "jobs: [{job_name: synth, outputs: [{path: /results, expect_mount: /big}], progress: [{log: /latest.log}]}]\n";
     let sidecar = table.start(yaml, &["--path.rootfs", root.to_str().unwrap()]);
     sidecar.until_done("synth", 5.0);
     let job = sidecar.until("its output", |snapshot| {

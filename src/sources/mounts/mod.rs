@@ -6,9 +6,10 @@
 //! tmpfs, the host's disks lie under `--path.rootfs`, or a volume of the pod is missing from the table of pid 1. So
 //! names and flags come from the host's table, and every path that is touched is looked up in ours.
 //!
-//! Nothing here but [`space`] and [`walk`] touches a file system that is watched: the rest is arithmetic on two texts.
+//! Nothing here but [`space`], [`walk`] and [`host`] touches a file system that is watched: the rest is arithmetic on two texts.
 
 pub mod excludes;
+pub mod host;
 pub mod mountinfo;
 pub mod space;
 pub mod walk;

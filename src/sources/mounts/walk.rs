@@ -39,6 +39,11 @@ impl Walk {
         walk
     }
 
+    /// The root that it stays in.
+    pub fn rootfs(&self) -> &Path {
+        &self.rootfs
+    }
+
     /// The path that the next step touches, as it is opened; at the end, what the path resolved to.
     pub fn next_touch(&self) -> PathBuf {
         match self.rest.last() {

@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::config::ProcessSelector;
 use crate::model::process::{Exit, Living, LivingState, ProcessReading};
 use crate::model::{Failure, FailureKind, Time};
+use crate::sources::mounts::host;
 
 use exit::Handle;
 use table::{Stat, Table};
@@ -246,7 +247,7 @@ impl Watch {
         let shown = path.display();
         let read = || -> io::Result<(String, f64)> {
             // A FIFO in its place must not hang us.
-            let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+            let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(host::followed(path)?)?;
             let metadata = file.metadata()?;
             if !metadata.is_file() {
                 return Err(io::Error::other("it is not a regular file"));

@@ -18,6 +18,7 @@ use super::file::{self, Links};
 use crate::config::JsonFields;
 use crate::model::job::DropIn;
 use crate::model::{Failure, FailureKind, JobName, Time};
+use crate::sources::mounts::host;
 
 /// Characters of a name without `.json`.
 const NAME: usize = 64;
@@ -80,7 +81,7 @@ impl DropInFolder {
     /// The names that count, without `.json`: the known ones, then the first others until the limit.
     fn names(&self, answer: &mut DropIns) -> Result<BTreeSet<String>, Failure> {
         check_folder(&self.folder)?;
-        let entries = fs::read_dir(&self.folder).map_err(|error| file::failure("list", &self.folder, &error))?;
+        let entries = file::list(&self.folder).map_err(|error| file::failure("list", &self.folder, &error))?;
         let mut known = BTreeSet::new();
         let mut others = BTreeSet::new();
         for entry in entries {
@@ -127,7 +128,8 @@ fn is_plain(name: &str) -> bool {
 
 /// Refuses what is no folder, and a folder that everybody may write to: any user could add jobs, and mail with them.
 fn check_folder(folder: &Path) -> Result<(), Failure> {
-    let metadata = fs::metadata(folder).map_err(|error| file::failure("look at", folder, &error))?;
+    let metadata =
+        host::followed(folder).and_then(fs::metadata).map_err(|error| file::failure("look at", folder, &error))?;
     let shown = folder.display();
     if !metadata.is_dir() {
         return Err(Failure::new(FailureKind::NotAFile, format!("{shown} is no folder: jobs_dir has to name one")));

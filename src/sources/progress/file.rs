@@ -4,7 +4,8 @@
 //! device may act on one, a socket cannot be opened at all; so the kind is looked at before the open and, since the
 //! name may mean something else by then, once more on what was opened. Errors say what to do.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::borrow::Cow;
+use std::fs::{self, File, Metadata, OpenOptions, ReadDir};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 
 use crate::model::{Failure, FailureKind, Time};
+use crate::sources::mounts::host;
 
 /// Whether a symbolic link may stand in for the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,26 +29,52 @@ pub(super) enum Links {
 
 /// Looks at `path` without opening it; refuses what is not a regular file.
 pub(super) fn look(path: &Path, links: Links) -> Result<Metadata, Failure> {
+    look_at(&place(path, links)?, path, links)
+}
+
+/// The same at its place.
+fn look_at(place: &Path, path: &Path, links: Links) -> Result<Metadata, Failure> {
     let metadata = match links {
-        Links::Follow => fs::metadata(path),
-        Links::Refuse | Links::Alone => fs::symlink_metadata(path),
+        Links::Follow => fs::metadata(place),
+        Links::Refuse | Links::Alone => fs::symlink_metadata(place),
     };
     let metadata = metadata.map_err(|error| failure("look at", path, &error))?;
     regular(path, &metadata, links)?;
     Ok(metadata)
 }
 
+/// Where it is below the host's root.
+fn place(path: &Path, links: Links) -> Result<Cow<'_, Path>, Failure> {
+    let place = match links {
+        Links::Follow => host::followed(path),
+        Links::Refuse | Links::Alone => host::in_folder(path),
+    };
+    place.map_err(|error| failure("look at", path, &error))
+}
+
+/// What is in a folder, which may be a link.
+pub(super) fn list(folder: &Path) -> io::Result<ReadDir> {
+    fs::read_dir(host::followed(folder)?)
+}
+
+/// Whether it is a folder, or a link to one.
+pub(super) fn is_folder(path: &Path) -> bool {
+    host::followed(path).is_ok_and(|path| path.is_dir())
+}
+
 /// Opens a regular file for reading, without waiting for anything.
 pub(super) fn open(path: &Path, links: Links) -> Result<(File, Metadata), Failure> {
-    look(path, links)?;
+    let place = place(path, links)?;
+    look_at(&place, path, links)?;
     let mut flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
-    if links != Links::Follow {
+    // What was followed already is no link; one that was put there since is not of the host.
+    if links != Links::Follow || matches!(place, Cow::Owned(_)) {
         flags |= OFlag::O_NOFOLLOW;
     }
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits())
-        .open(path)
+        .open(&place)
         .map_err(|error| failure("open", path, &error))?;
     let metadata = file.metadata().map_err(|error| failure("look at", path, &error))?;
     regular(path, &metadata, links)?;

@@ -6,7 +6,6 @@
 //! names with them are common in outputs, and quoting would surprise.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +68,7 @@ fn walk(mut base: PathBuf, parts: &[&OsStr], depth: usize, matches: &mut Matches
         }
     }
     let folder = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
-    let entries = match fs::read_dir(folder) {
+    let entries = match file::list(folder) {
         Ok(entries) => entries,
         Err(error) => {
             let failure = file::failure("list", folder, &error);
@@ -90,7 +89,7 @@ fn walk(mut base: PathBuf, parts: &[&OsStr], depth: usize, matches: &mut Matches
             }
         } else if name_matches(part.as_bytes(), name.as_bytes()) {
             let path = base.join(&name);
-            if after.is_empty() || path.is_dir() {
+            if after.is_empty() || file::is_folder(&path) {
                 walk(path, after, depth, matches)?;
             }
         }
@@ -149,8 +148,8 @@ mod tests {
         for name in
             ["a.jsonl", "b.jsonl", ".hidden.jsonl", "b.jsonl.1", "sub/c.jsonl", "sub/deep/d.jsonl", ".git/e.jsonl"]
         {
-            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
-            fs::File::create(root.join(name)).unwrap();
+            std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            std::fs::File::create(root.join(name)).unwrap();
         }
         std::os::unix::fs::symlink(root, root.join("sub/loop")).unwrap();
         for (pattern, names) in [

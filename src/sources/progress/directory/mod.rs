@@ -44,6 +44,7 @@ use super::numbers::as_float;
 use super::{Source, file};
 use crate::model::job::{Reading, Unread};
 use crate::model::{Failure, FailureKind, Time};
+use crate::sources::mounts::host;
 use folder::{Folder, Look, Young, token};
 use pattern::{Pattern, Positions};
 
@@ -71,6 +72,8 @@ const ENTRIES: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct DirectorySource {
     root: PathBuf,
+    /// The same without links of the host.
+    place: PathBuf,
     pattern: Pattern,
     /// Which folder the root was.
     identity: Option<Identity>,
@@ -112,6 +115,7 @@ impl DirectorySource {
     /// Touches nothing yet.
     pub(super) fn new(root: PathBuf, pattern: &str) -> Self {
         Self {
+            place: root.clone(),
             root,
             pattern: Pattern::new(pattern),
             identity: None,
@@ -157,7 +161,8 @@ impl DirectorySource {
 
     /// Notices when the root is another folder.
     fn look_at_root(&mut self) -> Result<(), Failure> {
-        let found = statx(rustix::fs::CWD, &self.root, AtFlags::empty(), StatxFlags::BASIC_STATS | StatxFlags::BTIME);
+        self.place = host::followed(&self.root).map_err(|error| self.failure(Path::new(""), &error))?.into_owned();
+        let found = statx(rustix::fs::CWD, &self.place, AtFlags::empty(), StatxFlags::BASIC_STATS | StatxFlags::BTIME);
         let (identity, mode) = match found {
             Ok(found) => {
                 let has_birth = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
@@ -166,7 +171,7 @@ impl DirectorySource {
                 ((device, found.stx_ino, born), u32::from(found.stx_mode))
             }
             Err(Errno::NOSYS) => {
-                let found = stat(&self.root).map_err(|error| self.failure(Path::new(""), &error.into()))?;
+                let found = stat(&self.place).map_err(|error| self.failure(Path::new(""), &error.into()))?;
                 ((found.st_dev, found.st_ino, None), found.st_mode)
             }
             Err(error) => return Err(self.failure(Path::new(""), &error.into())),
@@ -215,7 +220,7 @@ impl DirectorySource {
     }
 
     fn full(&self, path: &Path) -> PathBuf {
-        if path.as_os_str().is_empty() { self.root.clone() } else { self.root.join(path) }
+        if path.as_os_str().is_empty() { self.place.clone() } else { self.place.join(path) }
     }
 
     /// A folder that cannot be looked at: gone, or not allowed.

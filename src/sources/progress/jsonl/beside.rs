@@ -82,7 +82,7 @@ fn was_packed(path: &Path, seen: Option<(i64, i64)>) -> bool {
 /// What stands beside `path` with a name that begins with its own.
 fn beside(path: &Path) -> impl Iterator<Item = DirEntry> {
     let name = path.file_name().unwrap_or_default().to_owned();
-    let entries = path.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let entries = path.parent().and_then(|folder| file::list(folder).ok());
     entries.into_iter().flatten().take(MAX_BESIDE).flatten().filter(move |entry| {
         let rest = entry.file_name();
         let rest = rest.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
