@@ -175,8 +175,9 @@ fn a_finished_job_is_mailed_once_and_everything_agrees() {
 }
 
 /// Every query of every dashboard gives data on the real Prometheus. Queries of what this scene does not have may be
-/// empty: a second bound of a plain ETA, alerts and throttling while nothing is wrong, a process that is not configured, and
-/// what needs ten minutes or a stable hour.
+/// empty: a second bound of a plain ETA, alerts, throttling and wishes of the driver while nothing is wrong, requests that an
+/// engine lost while it is up, a process and a number of GPUs that are not configured, and what needs ten minutes or a stable
+/// hour.
 fn dashboards_have_data(scene: &Scene) {
     let may_be_empty = [
         "bound=\"low\"",
@@ -188,6 +189,9 @@ fn dashboards_have_data(scene: &Scene) {
         "longhaul_job_deadline",
         "longhaul_source_up",
         "longhaul_gpu_throttled",
+        "longhaul_gpu_recovery_action",
+        "longhaul_gpus_expected",
+        "longhaul_engine_requests_interrupted",
         "longhaul_job_throughput_",
         "longhaul_job_forecast_error_ratio",
         "longhaul_volume_unexplained_",

@@ -172,6 +172,12 @@ fn select(name: Option<&str>, matchers: &Matchers, place: &str) -> &'static Fami
             ("longhaul_job_stall_cause", "cause") => {
                 Some(states::StallCause::ALL.iter().map(|cause| cause.as_str()).collect())
             }
+            ("longhaul_engine_state", "state") => {
+                Some(states::EngineState::ALL.iter().map(|state| state.as_str()).collect())
+            }
+            ("longhaul_job_process_state", "state") => {
+                Some(states::ProcessState::ALL.iter().map(|state| state.as_str()).collect())
+            }
             ("longhaul_alerts", "state") => Some(states::AlertState::ALL.iter().map(|state| state.as_str()).collect()),
             (_, "bound") => Some(vec!["low", "mid", "high"]),
             _ => None,
@@ -201,6 +207,16 @@ fn state_sets_are_spelled_out_completely() {
                 let query = target["expr"].as_str().unwrap();
                 if query.contains("longhaul_job_state{") {
                     for state in states::JobState::ALL {
+                        assert!(query.contains(&format!("state=\"{}\"", state.as_str())), "{file}: {query}");
+                    }
+                }
+                if query.contains("longhaul_engine_state{") {
+                    for state in states::EngineState::ALL {
+                        assert!(query.contains(&format!("state=\"{}\"", state.as_str())), "{file}: {query}");
+                    }
+                }
+                if query.contains("longhaul_job_process_state{") {
+                    for state in states::ProcessState::ALL {
                         assert!(query.contains(&format!("state=\"{}\"", state.as_str())), "{file}: {query}");
                     }
                 }
