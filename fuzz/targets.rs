@@ -7,19 +7,31 @@
 //! `fuzz/Cargo.toml`, and a first input in `corpus/NAME/`. The test says which of them is missing. An input that the
 //! fuzzer finds goes into the corpus under a name that says what it is.
 
+use std::time::Duration;
+
 use longhaul::config::LogFormat;
 use longhaul::model::engine::{EngineSample, RankSample};
-use longhaul::sources::engines::dialect;
+use longhaul::model::{EngineName, Failure};
+use longhaul::sources::engines::{dialect, targets};
 use longhaul::sources::exposition;
+use longhaul::sources::http::{self, Received, Request};
 use longhaul::sources::progress::items::Items;
 use longhaul::sources::progress::log::Text;
 use longhaul::sources::progress::pointer::{Pointer, Raw, scan};
+use tokio::io::AsyncWriteExt;
 
 /// A target: the name of its corpus and binary, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: &[Target] = &[("exposition", exposition), ("items", items), ("log", log), ("pointer", pointer)];
+pub const TARGETS: &[Target] = &[
+    ("answer", answer),
+    ("exposition", exposition),
+    ("file_sd", file_sd),
+    ("items", items),
+    ("log", log),
+    ("pointer", pointer),
+];
 
 /// Bodies of engines: whatever the bytes, reading ends, and what it says is bounded and sensible.
 pub fn exposition(body: &[u8]) {
@@ -126,6 +138,70 @@ pub fn pointer(text: &[u8]) {
         assert_eq!(raw.is_some(), theirs.is_some(), "{name:?}");
         let read = raw.map(|raw| serde_json::from_slice::<serde_json::Value>(raw.bytes()).map_err(|_| ()));
         assert_eq!(read, theirs.cloned().map(Ok), "{name:?}");
+    }
+}
+
+/// Answers of servers, from the first byte of the head to the last of a body that may be compressed: asking ends, and
+/// what it comes to is bounded. However the bytes come in pieces, an answer is the same; the first byte says how they are
+/// cut.
+pub fn answer(input: &[u8]) {
+    const LIMIT: u64 = 64 * 1024;
+    let Some((cut, bytes)) = input.split_first() else { return };
+    let whole = ask(bytes, bytes.len().max(1), LIMIT);
+    let pieces = ask(bytes, usize::from(*cut).max(1), LIMIT);
+    match &whole {
+        Ok(Received::Answer(response)) => {
+            let most = if response.status == 200 { LIMIT } else { 4096 };
+            assert!(response.body.len() as u64 <= most, "{response:?}");
+            assert!(!(300..400).contains(&response.status), "{response:?}");
+        }
+        Ok(Received::Moved(path)) => assert!(path.starts_with('/'), "{path:?}"),
+        Err(failure) => {
+            assert!(
+                failure.message.len() < 2000 && !failure.message.contains(['\r', '\n', '\0']),
+                "{}",
+                failure.message
+            );
+        }
+    }
+    if whole.is_ok() && pieces.is_ok() {
+        assert_eq!(whole, pieces, "pieces of {cut}");
+    }
+}
+
+/// A server that says these bytes in pieces of `size` and hangs up.
+fn ask(bytes: &[u8], size: usize, limit: u64) -> Result<Received, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let request = Request::new("http://127.0.0.1:8000/metrics").unwrap();
+    let limits = http::Limits { deadline: Duration::from_secs(600), body: limit };
+    runtime.block_on(async {
+        let (client, mut server) = tokio::io::duplex(1 << 16);
+        let serve = async move {
+            for piece in bytes.chunks(size) {
+                if server.write_all(piece).await.is_err() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::join!(http::get_over(client, &request, limits), serve).0
+    })
+}
+
+/// Files that name engines, as JSON and as YAML: each target is an engine of the pool that can be asked, and what is said
+/// of a file that is none is short.
+pub fn file_sd(content: &[u8]) {
+    let pool = EngineName::new("pool");
+    for is_json in [true, false] {
+        match targets::parse(&pool, is_json, content) {
+            Ok(targets) => {
+                for target in targets {
+                    assert!(target.engine.as_str().starts_with("pool/"), "{target:?}");
+                    assert!(Request::new(&target.url).is_ok(), "{target:?}");
+                }
+            }
+            Err(why) => assert!(why.len() < 3000, "{why}"),
+        }
     }
 }
 

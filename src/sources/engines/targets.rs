@@ -93,58 +93,62 @@ impl Files {
     fn read(&self, path: &Path) -> Result<Vec<Target>, Failure> {
         let content =
             read_regular(path).map_err(|(kind, why)| Failure::new(kind, format!("{} {why}", path.display())))?;
-        self.parse(path, &content).map_err(|why| {
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        parse(&self.pool, is_json, &content).map_err(|why| {
             let kept = if self.known.contains_key(path) { "; its targets stay as they were" } else { "" };
             Failure::new(FailureKind::Parse, format!("{} {why}{kept}", path.display()))
         })
     }
+}
 
-    /// The targets of a file, or why it is not one, in the words that follow its name.
-    fn parse(&self, path: &Path, content: &[u8]) -> Result<Vec<Target>, String> {
-        let text = std::str::from_utf8(content).map_err(|_| "is not UTF-8".to_owned())?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let shape = "it takes a list of groups, as [{\"targets\": [\"127.0.0.1:8000\"], \"labels\": {}}]";
-        let groups: Vec<Group> = if path.extension().is_some_and(|extension| extension == "json") {
-            serde_json::from_str(text).map_err(|error| format!("is no JSON of file_sd ({error}): {shape}"))?
-        } else if text.trim().is_empty() {
-            Vec::new()
-        } else {
-            serde_saphyr::from_str(text).map_err(|error| {
-                let first = error.to_string();
-                let first = first.lines().next().unwrap_or_default();
-                format!("is no YAML of file_sd ({first}): {shape}")
-            })?
-        };
-        let mut targets = Vec::new();
-        for group in &groups {
-            for address in &group.targets {
-                targets.push(self.target(address, &group.labels)?);
-            }
+/// The targets of a file, or why it is not one, in the words that follow its name.
+pub fn parse(pool: &EngineName, is_json: bool, content: &[u8]) -> Result<Vec<Target>, String> {
+    let text = std::str::from_utf8(content).map_err(|_| "is not UTF-8".to_owned())?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let shape = "it takes a list of groups, as [{\"targets\": [\"127.0.0.1:8000\"], \"labels\": {}}]";
+    let groups: Vec<Group> = if is_json {
+        serde_json::from_str(text)
+            .map_err(|error| format!("is no JSON of file_sd ({}): {shape}", first_words(&error.to_string())))?
+    } else if text.trim().is_empty() {
+        Vec::new()
+    } else {
+        serde_saphyr::from_str(text)
+            .map_err(|error| format!("is no YAML of file_sd ({}): {shape}", first_words(&error.to_string())))?
+    };
+    let mut targets = Vec::new();
+    for group in &groups {
+        for address in &group.targets {
+            targets.push(target(pool, address, &group.labels)?);
         }
-        Ok(targets)
     }
+    Ok(targets)
+}
 
-    fn target(&self, address: &str, labels: &BTreeMap<String, String>) -> Result<Target, String> {
-        let refuse = |why: &str| Err(format!("has a target {address:?} {why}"));
-        if address.contains('/') {
-            return refuse("with a scheme or path: name host:port, and set __scheme__ and __metrics_path__ as labels");
-        }
-        let label = |name: &str, default: &'static str| labels.get(name).map_or(default, String::as_str);
-        let address = labels.get("__address__").map_or(address, String::as_str);
-        let path = label("__metrics_path__", "/metrics");
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        let mut url = format!("{}://{address}{slash}{path}", label("__scheme__", "http"));
-        let params = labels.iter().filter_map(|(name, value)| Some((name.strip_prefix("__param_")?, value)));
-        for (index, (name, value)) in params.enumerate() {
-            let sign = if index == 0 && !path.contains('?') { '?' } else { '&' };
-            url.push_str(&format!("{sign}{}={}", escaped(name), escaped(value)));
-        }
-        if let Err(failure) = Request::new(&url) {
-            return refuse(&format!("that cannot be scraped: {}", failure.message));
-        }
-        let place = if path == "/metrics" { "" } else { path };
-        Ok(Target { engine: EngineName::new(format!("{}/{address}{place}", self.pool)), url })
+fn target(pool: &EngineName, address: &str, labels: &BTreeMap<String, String>) -> Result<Target, String> {
+    let refuse = |why: &str| Err(format!("has a target {:?} {why}", first_words(address)));
+    if address.contains('/') {
+        return refuse("with a scheme or path: name host:port, and set __scheme__ and __metrics_path__ as labels");
     }
+    let label = |name: &str, default: &'static str| labels.get(name).map_or(default, String::as_str);
+    let address = labels.get("__address__").map_or(address, String::as_str);
+    let path = label("__metrics_path__", "/metrics");
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let mut url = format!("{}://{address}{slash}{path}", label("__scheme__", "http"));
+    let params = labels.iter().filter_map(|(name, value)| Some((name.strip_prefix("__param_")?, value)));
+    for (index, (name, value)) in params.enumerate() {
+        let sign = if index == 0 && !path.contains('?') { '?' } else { '&' };
+        url.push_str(&format!("{sign}{}={}", escaped(name), escaped(value)));
+    }
+    if let Err(failure) = Request::new(&url) {
+        return refuse(&format!("that cannot be scraped: {}", failure.message));
+    }
+    let place = if path == "/metrics" { "" } else { path };
+    Ok(Target { engine: EngineName::new(format!("{pool}/{address}{place}")), url })
+}
+
+/// The start of what somebody wrote or said, for a message.
+fn first_words(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
 }
 
 /// Everything but letters, digits and a few signs as `%XX`.

@@ -105,8 +105,21 @@ pub async fn get(request: &Request, limits: Limits) -> Result<Response, Failure>
     ))
 }
 
+/// Sends the request over a connection that is there, and judges what comes back.
+pub async fn get_over<S>(stream: S, request: &Request, limits: Limits) -> Result<Received, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let until = Instant::now() + limits.deadline.min(LONGEST_DEADLINE);
+    let call = Call { request, limits, until };
+    let head = call.within(Step::Token, request.head()).await??;
+    call.exchange(head, stream).await
+}
+
 /// What comes of one exchange.
-enum Received {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Received {
+    /// To be judged by its status.
     Answer(Response),
     /// To another path of the same server.
     Moved(String),
