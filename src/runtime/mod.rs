@@ -39,6 +39,10 @@ pub const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 /// Between snapshots.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Between the first ones: what the sources answer at once is shown at once, and not a second later.
+const FIRST_TICKS: [Duration; 4] =
+    [Duration::from_millis(50), Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(200)];
+
 /// Observations on their way to the core. When it is full, sources wait: they are the ones that can.
 const CHANNEL: usize = 4096;
 
@@ -210,8 +214,9 @@ async fn ticks(clock: Clock, out: mpsc::Sender<Observation>) {
     // After a suspend one tick is enough.
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut known_offset = 0.0;
+    let mut first = FIRST_TICKS.into_iter();
+    interval.tick().await;
     loop {
-        interval.tick().await;
         let offset = clock.wall_offset();
         let mut facts = Vec::new();
         if (offset - known_offset).abs() > WALL_STEP_SECONDS {
@@ -224,6 +229,10 @@ async fn ticks(clock: Clock, out: mpsc::Sender<Observation>) {
             if out.send(Observation { at: clock.now(), source: SourceId::own(), took: None, fact }).await.is_err() {
                 return;
             }
+        }
+        match first.next() {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => _ = interval.tick().await,
         }
     }
 }
@@ -249,5 +258,24 @@ fn instance(bound: &[web::Bound]) -> String {
     match bound.iter().find_map(|bound| bound.at().port()) {
         Some(port) => format!("{host}:{port}"),
         None => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_answers_at_once_is_shown_within_a_fraction_of_a_second() {
+        let began = tokio::time::Instant::now();
+        let (out, mut inbox) = mpsc::channel(1);
+        let ticks = tokio::spawn(ticks(Clock::start(), out));
+        let mut millis = Vec::new();
+        while millis.len() < 7 {
+            assert_eq!(inbox.recv().await.unwrap().fact, Fact::Tick);
+            millis.push(began.elapsed().as_millis());
+        }
+        assert_eq!(millis, [0, 50, 100, 200, 400, 1000, 2000]);
+        ticks.abort();
     }
 }
