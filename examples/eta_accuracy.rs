@@ -247,7 +247,7 @@ fn follow(run: &[Completion], items: usize, freeze_over: f64, options: &Options,
         }
         let told = if options.messy { is.done / 50 * 50 } else { is.done };
         if options.mode == Mode::Full {
-            eta.lengths(0, &lines[taken..told]);
+            eta.lengths(0, &lines[taken..told], time);
             taken = told;
         }
         eta.record(Evidence { settled: told as f64, failed: 0.0, own_clock: None }, time);

@@ -55,7 +55,7 @@ impl Job {
             },
             at,
         );
-        self.eta.lengths(0, &lengths);
+        self.eta.lengths(0, &lengths, at);
         self.eta.record(Evidence { settled: self.done, failed: 0.0, own_clock: None }, at);
     }
 

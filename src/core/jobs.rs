@@ -193,10 +193,10 @@ impl Job {
             // Another count, of the same or not, is no step of this one: lines of a resumed job against its log.
             self.run.items = Pace::default();
             self.run.tokens = Pace::default();
-            self.run.eta = Eta::new(settings(&self.config));
+            self.run.eta.recounted();
         }
         if let Some(lengths) = &reading.lengths {
-            self.take_lengths(source, lengths);
+            self.take_lengths(source, lengths, at);
         }
         self.record(at);
     }
@@ -501,13 +501,13 @@ impl Job {
     }
 
     /// Lengths that are new: a worker that was started again tells all of them once more.
-    fn take_lengths(&mut self, source: &SourceId, lengths: &Lengths) {
+    fn take_lengths(&mut self, source: &SourceId, lengths: &Lengths, at: Time) {
         let taken = self.run.taken.entry(source.clone()).or_default();
         let known = taken.saturating_sub(lengths.from);
         let new = lengths.tokens.get(usize::try_from(known).unwrap_or(usize::MAX)..).unwrap_or_default();
         let untold = lengths.from.saturating_sub(*taken);
         *taken += untold + new.iter().map(|_| 1).sum::<u64>();
-        self.run.eta.lengths(untold, new);
+        self.run.eta.lengths(untold, new, at);
     }
 
     fn record(&mut self, at: Time) {

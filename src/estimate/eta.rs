@@ -15,7 +15,10 @@
 //! and read from then on less the time that passed. While nothing can move, because the engine is stopped or does not
 //! answer, no time passes for it: the end moves by the pause.
 
+mod by_engine;
+mod curve;
 mod flight;
+mod histogram;
 mod items;
 mod lengths;
 mod order;
@@ -25,31 +28,26 @@ mod shapes;
 mod share;
 mod simulate;
 mod throughput;
+mod tridiagonal;
 mod wander;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
+use flight::Flight;
 pub use flight::Look;
-use flight::{Aged, Flight};
 use items::Items;
-use lengths::{Histogram, LengthModel};
 use order::Order;
 use plain::Plain;
-use random::{Random, even};
+use random::Random;
 use share::{Part, Share, Verdict};
-use simulate::{Played, Standing, play};
-use throughput::{Throughput, draw};
-
-/// Ends that are played for a forecast, and requests in flight for which that is affordable: with more fewer are played.
-const DRAWS: u32 = 128;
-const FULL_DRAWS: f64 = 256.0;
-const FEWEST_DRAWS: f64 = 24.0;
+use throughput::Throughput;
 
 /// Seconds between forecasts.
 const PAUSE_BETWEEN: f64 = 3.0;
@@ -59,9 +57,6 @@ const FEWEST: f64 = 3.0;
 
 /// Points that stand for answers which ended before we came.
 const MOST_POINTS: f64 = 400.0;
-
-/// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
-const FOREIGN: f64 = 0.10;
 
 /// A part of the engine's work that differs from the last one by less (in its logarithm) is the same.
 const NEW_PART: f64 = 0.07;
@@ -122,10 +117,21 @@ pub struct Eta {
     throughput: Throughput,
     order: Order,
     evidence: Option<Evidence>,
-    /// Settled and failed items at the last look.
+    /// As it was at the last look. Files and engines are read at different moments, and what is told after a look belongs
+    /// to the next one.
+    then: Option<Evidence>,
+    /// Settled and failed items at the look before.
     settled_then: f64,
     failed_then: f64,
+    /// The last look, unless the engines did not answer since.
     looked_at: Option<Time>,
+    scraped_at: Option<Time>,
+    /// Lengths that were told, and when: those after the last look wait for the next.
+    told: VecDeque<(Time, u32)>,
+    /// Lines that came with the last look.
+    came: f64,
+    /// The first look of the account met requests that began before it.
+    midway: bool,
     moved_at: Option<Time>,
     /// Lengths taken, and how many of them ended before the first look.
     lengths: u64,
@@ -170,19 +176,36 @@ impl Eta {
         Self { settings, ..Self::default() }
     }
 
+    /// What counts the items is another source from here on: its count is no step of the one before. What the engine said
+    /// still holds.
+    pub fn recounted(&mut self) {
+        if self.lengths > 0 || self.part.is_some() {
+            *self = Self::new(self.settings);
+            return;
+        }
+        (self.plain, self.items, self.share) = (Plain::default(), Items::default(), Share::default());
+        (self.evidence, self.then, self.before, self.made) = (None, None, None, None);
+        (self.settled_then, self.failed_then) = (0.0, 0.0);
+    }
+
     /// Takes the count. Going back is a new run: whoever calls makes a new estimator then.
     pub fn record(&mut self, evidence: Evidence, at: Time) {
         self.plain.record(evidence, at);
         self.items.record(evidence, at);
-        if self.before.is_none() && self.flight.last().is_some() {
-            self.before = Some((evidence.settled - evidence.failed - self.flight.finished()).max(0.0));
-        }
         let failed_before = self.evidence.map_or(0.0, |before| before.failed);
         self.burst = self.burst.max(evidence.failed - failed_before);
         // What is there at the first look came some time before it.
         let done_before = self.evidence.map_or(f64::INFINITY, |before| before.settled - before.failed);
-        self.changed |= self.evidence != Some(evidence);
+        if self.evidence.is_some_and(|before| evidence.settled > before.settled) {
+            self.moved_at = self.moved_at.max(Some(at));
+        }
+        let belongs_to_look = self.looked_at.is_none_or(|looked| at <= looked);
+        let counts_alone = self.made.is_none_or(|made| made.forecast.mode == EstimateMode::Items);
+        self.changed |= self.evidence != Some(evidence) && (belongs_to_look || counts_alone);
         self.evidence = Some(evidence);
+        if belongs_to_look {
+            self.then = self.evidence;
+        }
         self.take_what_was_before();
         let done = evidence.settled - evidence.failed;
         if let Some(look) = self.scraped.filter(|_| done > done_before) {
@@ -223,6 +246,7 @@ impl Eta {
         let before = self.flight.last();
         if before.is_none() {
             self.first_look = Some(look).filter(|_| !self.followed);
+            self.midway = look.running >= 1.0;
             self.before = self.evidence.map(|evidence| evidence.settled - evidence.failed);
         }
         // A source that promised lengths and brings none for long is passed over from then on. What ended until then has
@@ -251,18 +275,17 @@ impl Eta {
         self.starved = look.running < 0.5 && left > 0.5;
         if let (Some(before), Some(then)) = (before, self.looked_at) {
             let seconds = at.seconds_since(then);
-            let running = f64::midpoint(before.running, look.running);
             let tokens = look.generated - before.generated;
             if self.starved || before.running < 0.5 && self.made.is_some() {
                 // It ran empty, or began to fill, at some moment in between.
                 self.throughput.pause(seconds);
             } else {
-                self.throughput.record(seconds, tokens, running);
+                self.throughput.record(seconds, tokens, (before.running, look.running));
             }
             if self.starved {
                 self.held += seconds;
             }
-            if tokens > 0.0 || running < 0.5 {
+            if tokens > 0.0 || before.running + look.running < 1.0 {
                 self.moved_at = Some(at);
             }
         } else {
@@ -273,7 +296,21 @@ impl Eta {
             *newest = look.running;
         }
         self.looked_at = Some(at);
+        self.scraped_at = Some(at);
+        self.then = self.evidence;
+        self.count_what_was_before();
+        self.came = 0.0;
         self.changed = true;
+        self.take_lengths();
+    }
+
+    /// The job was seen for the first time after its engine was: what is done more than the engine finished since was done
+    /// before, by an earlier run whose lines are still there. A few more only mean that files are read at other moments.
+    fn count_what_was_before(&mut self) {
+        if let (None, Some(evidence)) = (self.before, self.then) {
+            let more = evidence.settled - evidence.failed - self.flight.finished();
+            self.before = Some(if more > 1.5 * self.flight.step() + 5.0 { more } else { 0.0 });
+        }
     }
 
     /// Counters alone that began before us: how many finished and their tokens are known, but of none the length. With
@@ -300,13 +337,24 @@ impl Eta {
     }
 
     /// Takes the lengths of the answers that finished next; before them `untold` finished whose lengths nobody knows.
-    pub fn lengths(&mut self, untold: u64, tokens: &[u32]) {
+    pub fn lengths(&mut self, untold: u64, tokens: &[u32], at: Time) {
         self.lengths += untold;
         if self.lengths > 0 || !tokens.is_empty() {
             self.spare = None;
         }
-        self.date(tokens.len());
-        for &length in tokens {
+        self.told.extend(tokens.iter().map(|&length| (at, length)));
+        self.take_lengths();
+    }
+
+    /// Takes the lengths that were told until the last look, or all of them while no engine answers.
+    fn take_lengths(&mut self) {
+        let until = self.looked_at;
+        let ready = self.told.partition_point(|told| until.is_none_or(|until| told.0 <= until));
+        if ready == 0 {
+            return;
+        }
+        self.date(ready);
+        for (_, length) in self.told.drain(..ready).collect::<Vec<_>>() {
             self.lengths += 1;
             if length == 0 || self.without_lengths {
                 continue;
@@ -327,15 +375,17 @@ impl Eta {
         }
     }
 
-    /// So many lines come at once. More than the engine finished meanwhile are what a buffer held back, and at the moment
-    /// it was written it held nothing back: the last of them was the newest answer then, some time since the last look.
+    /// So many lines came since the look before the last. More than the engine finished meanwhile are what a buffer held
+    /// back, and at the moment it was written it held nothing back: the last of them was the newest answer then, some time
+    /// since the look before. Where the account began with nothing in flight, nothing was held back then.
     fn date(&mut self, lines: usize) {
         #[allow(clippy::cast_precision_loss)] // Lines of one read.
         let (lines, told) = (lines as f64, self.lengths as f64);
+        self.came += lines;
         let (Some(before), Some(_)) = (self.before, self.flight.last().and_then(|look| look.finished)) else { return };
-        if lines > 1.5 * self.flight.step() + 2.0 {
+        if self.midway && self.came > 1.5 * self.flight.step() + 2.0 {
             let newest = self.flight.finished() - self.flight.step() / 2.0;
-            let late = told + lines - before - newest;
+            let late = (told + lines - before - newest).max(0.0);
             // The first time it is all that is known; later the errors of half a poll cancel.
             self.late = if self.late == 0.0 { late } else { f64::midpoint(self.late, late) };
         }
@@ -377,7 +427,7 @@ impl Eta {
             return;
         }
         self.held = 0.0;
-        self.made = self.forecast(total, now).map(|forecast| Made { forecast, at: now, total });
+        self.made = self.forecast(total, now);
     }
 
     /// Seconds until `total` items are settled.
@@ -401,7 +451,12 @@ impl Eta {
 
     /// Seconds that count from the making of a forecast: those in which something could move.
     fn passed(&self, made: Time, now: Time) -> f64 {
-        let until = self.looked_at.filter(|_| self.starved).unwrap_or(now);
+        let until = match (self.looked_at, self.scraped_at) {
+            (Some(looked), _) if self.starved => looked,
+            // The engines do not answer: only what moves for all that says that time passes for the job.
+            (None, Some(scraped)) => self.moved_at.map_or(scraped, |moved| moved.max(scraped)),
+            _ => now,
+        };
         let passed = (until.seconds_since(made) - self.held).max(0.0);
         match self.moved_at {
             // A look may be late; what has not moved for longer stands still.
@@ -410,105 +465,14 @@ impl Eta {
         }
     }
 
-    fn forecast(&self, total: f64, now: Time) -> Option<Forecast> {
-        self.by_engine(total).or_else(|| {
-            let seconds = self.items.read(total, now)?;
-            Some(Forecast { seconds, mode: EstimateMode::Items, tokens_per_item: None, drain_share: None })
-        })
-    }
-
-    fn by_engine(&self, total: f64) -> Option<Forecast> {
-        let (look, evidence) = (self.flight.last()?, self.evidence?);
-        let mut finished = self.order.all();
-        if finished.count() < FEWEST {
-            return None;
+    fn forecast(&self, total: f64, now: Time) -> Option<Made> {
+        if let Some(forecast) = self.by_engine(total) {
+            // It is of the moment of the last look.
+            return Some(Made { forecast, at: self.scraped_at.unwrap_or(now), total });
         }
-        let hidden = self.hidden(look, evidence)?;
-        let aged = self.ages(&mut finished, hidden);
-        let left = (total - evidence.settled - hidden).max(0.0);
-        if left <= 0.0 {
-            return None;
-        }
-        // A server that breaks fails all that run at one moment. That is no rate at which items fail from now on.
-        let failing = ((evidence.failed - self.burst) / evidence.settled.max(1.0)).clamp(0.0, 0.9);
-        let ages: Vec<f64> = aged.iter().map(|one| one.age).collect();
-        #[allow(clippy::cast_precision_loss)]
-        let in_flight = ages.len() as f64;
-        let queue = (left - in_flight).max(0.0) * (1.0 - failing);
-        let model = self.model(&finished, &ages);
-        // One look may have met the engine between two batches.
-        let usual = self.recent.iter().copied().fold(1.0, f64::max);
-        let slots = if 2.0 * in_flight < usual { usual } else { in_flight };
-        let average = self.throughput.average()?;
-        let mode = model.mode();
-        let horizon = left * mode.mean() / average;
-        let learned = self.throughput.learn(slots.max(self.usual_running()), horizon)?;
-        let drift = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
-        let mut random = Random::new(self.settings.seed);
-        let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
-        let standing = Standing { ages: &ages, queue: queue.round() as usize, slots: slots as usize };
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Between the two.
-        let draws = (f64::from(DRAWS) * FULL_DRAWS / slots).clamp(FEWEST_DRAWS, f64::from(DRAWS)) as u32;
-        for nth in 0..draws {
-            let chance = random.uniform();
-            let effect = draw(&drift, &mut random, chance).clamp(-2.0, 2.0);
-            let curve = model.draw(&mut random, even(nth, 0), (-effect).exp());
-            let law = learned.draw(&mut random, even(nth, 1), even(nth, 2));
-            let played: Played = play(&standing, &curve, &curve, &law, &mut random);
-            seconds.push(played.seconds);
-            let all = finished.total() + ages.iter().sum::<f64>() + played.tokens;
-            tokens.push(all / (finished.count() + in_flight + queue));
-            drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(draws);
-        }
-        Some(Forecast {
-            seconds: quantiles(&mut seconds),
-            mode: if self.without_lengths { EstimateMode::EngineCounters } else { EstimateMode::LengthsAndEngine },
-            tokens_per_item: Some(quantiles(&mut tokens)),
-            drain_share: Some(drained),
-        })
-    }
-
-    fn model(&self, finished: &Histogram, ages: &[f64]) -> LengthModel {
-        let mut unfinished = self.order.aborted().clone();
-        ages.iter().for_each(|&age| unfinished.add(age, 1.0));
-        LengthModel::fit(finished, &unfinished, self.settings.max_tokens)
-    }
-
-    /// The requests in flight. Those that ended and are not told yet are taken out of the account, and have lengths such
-    /// that the engine's count of tokens is right.
-    fn ages(&self, finished: &mut Histogram, hidden: f64) -> Vec<Aged> {
-        if self.without_lengths || hidden < 1.0 {
-            return self.flight.ages();
-        }
-        let average = finished.total() / finished.count();
-        let tokens = self.flight.finished_tokens() - self.told_since + self.late * average;
-        let tokens = tokens.clamp(0.3 * hidden * average, 3.0 * hidden * average);
-        let mut flight = self.flight.clone();
-        let told = flight.finished() - hidden;
-        for ended in flight.ended_untold(told, tokens, &mut Random::new(self.settings.seed)) {
-            finished.add(ended.length, 1.0);
-        }
-        flight.ages()
-    }
-
-    fn usual_running(&self) -> f64 {
-        self.throughput.usual_running().unwrap_or(0.0)
-    }
-
-    /// Answers that the engine finished and whose items are not told of yet; `None` when the engine finished so many
-    /// more than the job that it has other clients.
-    fn hidden(&self, look: Look, evidence: Evidence) -> Option<f64> {
-        let (Some(before), Some(_)) = (self.before, look.finished) else { return Some(0.0) };
-        if self.share.verdict() == Verdict::Unsteady {
-            return None;
-        }
-        let told = evidence.settled - evidence.failed - before;
-        let more = self.flight.finished() - told + self.late;
-        if more > 100.0_f64.max(2.0 * look.running) && more > FOREIGN * self.flight.finished() {
-            return None;
-        }
-        Some(more.max(0.0))
+        let seconds = self.items.read(total, now)?;
+        let forecast = Forecast { seconds, mode: EstimateMode::Items, tokens_per_item: None, drain_share: None };
+        Some(Made { forecast, at: now, total })
     }
 }
 
@@ -534,22 +498,4 @@ fn follow(flight: &mut Flight, order: &mut Order, seen: Seen, by_counters: bool)
     for ended in flight.ended_together(count, tokens, &mut random) {
         order.add(ended.length, seen.earlier + ended.order);
     }
-}
-
-fn aged_from(aged: &[Aged], before: Option<f64>) -> Vec<Aged> {
-    aged.iter().map(|one| Aged { order: one.order + before.unwrap_or(0.0), ..*one }).collect()
-}
-
-/// 10, 50 and 90 %.
-fn quantiles(values: &mut [f64]) -> Bounds {
-    values.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        #[allow(clippy::cast_precision_loss)]
-        let place = share * values.len().saturating_sub(1) as f64;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let lower = place.floor() as usize;
-        let (one, next) = (values.get(lower), values.get(lower + 1));
-        one.zip(next.or(one)).map_or(0.0, |(one, next)| one + (next - one) * place.fract())
-    };
-    Bounds { low: Some(at(0.1)), mid: at(0.5), high: Some(at(0.9)) }
 }

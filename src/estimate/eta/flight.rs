@@ -32,8 +32,11 @@ const MAX_CELLS: usize = 2048;
 /// How far into the first poll a start still counts to the batch that was there at the beginning.
 const SNAP: f64 = 0.08;
 
-/// A request is followed until it is this many times as old as the longest answer was, once this many have ended.
-const AGE_TO_LENGTH: f64 = 3.0;
+/// A request is followed until it is this many times as old as the longest answer was, once this many have ended; less
+/// where it would be more tokens than the engine holds.
+const AGE_TO_LENGTH: [f64; 4] = [3.0, 2.0, 1.4, 1.05];
+const MOST_AGE: f64 = 3.0;
+const TOO_MANY_TOKENS: f64 = 1.1;
 const ENOUGH_ENDED: f64 = 50.0;
 
 /// Cells before that whose median says how far the count is off.
@@ -128,8 +131,9 @@ pub(super) struct Flight {
     ended: f64,
     /// What of `held` belongs to requests that are gone.
     stray: f64,
-    /// Unfinished requests that were gone when the engine was seen empty.
+    /// Unfinished requests that were gone when the engine was seen empty, and u then.
     cleared: Vec<Aged>,
+    cleared_at: Option<f64>,
 }
 
 impl Flight {
@@ -195,7 +199,7 @@ impl Flight {
         self.owed = (self.owed - new).max(-look.running);
         // Those that were there before, not those that took their places.
         if aborted >= 1.0 {
-            let dropped = self.spread(whole(aborted));
+            let dropped = self.spread(whole(aborted), MOST_AGE);
             // What they generated stays in the counter, and no answer will explain it.
             self.stray += dropped.iter().map(|one| one.age).sum::<f64>();
             self.gone.extend(dropped);
@@ -205,10 +209,11 @@ impl Flight {
         if look.running == 0.0 && look.waiting == 0.0 {
             self.stray = look.held.unwrap_or(0.0);
             // They generated until some moment after the scrape before; they are as old as they were then at least.
-            self.cleared = self.spread(whole(self.survivors().iter().sum()));
+            self.cleared = self.spread(whole(self.survivors(MOST_AGE).iter().sum()), MOST_AGE);
             let step = self.u - from;
             self.cleared.iter_mut().for_each(|one| one.age = (one.age - step).max(1.0));
             self.cells.clear();
+            self.cleared_at = Some(self.u);
         }
         counted.zip(of_finished)
     }
@@ -260,7 +265,7 @@ impl Flight {
 
     /// Aborted requests may have any age.
     fn drop_evenly(&mut self, count: f64) {
-        let survivors = self.survivors();
+        let survivors = self.survivors(MOST_AGE);
         let all: f64 = survivors.iter().sum();
         if all > 0.0 && count > 0.0 {
             for (cell, survivors) in self.cells.iter_mut().zip(survivors) {
@@ -271,10 +276,15 @@ impl Flight {
 
     /// An answer of this length ended as the `nth` to finish since the first look.
     pub(super) fn ended(&mut self, length: f64, nth: f64) -> Ended {
-        let began = self.u_of(nth) - length;
+        let ended = self.u_of(nth);
+        let began = ended - length;
         self.longest = self.longest.max(length);
         self.ended += 1.0;
         let fallback = self.begun;
+        if self.cleared_at.is_some_and(|cleared| ended <= cleared) {
+            // Told late: when the engine was empty it was accounted for with all others.
+            return Ended { length, order: fallback };
+        }
         let place = self.cells.partition_point(|cell| cell.to < began).min(self.cells.len().saturating_sub(1));
         let Some(cell) = self.cells.get_mut(place) else { return Ended { length, order: fallback } };
         cell.unexplained -= 1.0;
@@ -282,10 +292,10 @@ impl Flight {
     }
 
     /// How many of those that began in each cell are unfinished.
-    fn survivors(&self) -> Vec<f64> {
+    fn survivors(&self, age_to_length: f64) -> Vec<f64> {
         // Nothing that runs is so much older than any answer ever was: what is left over there is an error, and it would
         // be in all that follows.
-        let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - AGE_TO_LENGTH * self.longest };
+        let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - age_to_length * self.longest };
         let over = self.cells.partition_point(|cell| cell.to < oldest);
         let mut sum = 0.0;
         let sums: Vec<f64> = self
@@ -322,8 +332,8 @@ impl Flight {
     }
 
     /// `wanted` requests with ages as the survivors have them, oldest first.
-    fn spread(&self, wanted: usize) -> Vec<Aged> {
-        let survivors = self.survivors();
+    fn spread(&self, wanted: usize, age_to_length: f64) -> Vec<Aged> {
+        let survivors = self.survivors(age_to_length);
         let all: f64 = survivors.iter().sum();
         let mut aged = Vec::with_capacity(wanted);
         let mut older = 0.0;
@@ -389,7 +399,7 @@ impl Flight {
 
     fn ended_before(&mut self, back: f64, finished: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
         let all: f64 = self.cells.iter().map(|cell| cell.unexplained).sum();
-        let mut aged = self.spread(whole(all));
+        let mut aged = self.spread(whole(all), MOST_AGE);
         // Who began only afterwards was not among them.
         let newest = self.u - self.cells.last().map_or(0.0, |cell| cell.from);
         aged.retain(|one| one.age > back || back <= newest);
@@ -438,9 +448,16 @@ impl Flight {
     /// The requests in flight: as many as run, with as many tokens as are held.
     pub(super) fn ages(&self) -> Vec<Aged> {
         let Some(look) = self.last else { return Vec::new() };
-        let mut aged = self.spread(whole(look.running));
-        let sum: f64 = aged.iter().map(|one| one.age).sum();
         let held = look.held.map(|held| held - self.stray).filter(|held| *held > 0.0);
+        let mut aged = Vec::new();
+        let mut sum = 0.0;
+        for most in AGE_TO_LENGTH {
+            aged = self.spread(whole(look.running), most);
+            sum = aged.iter().map(|one| one.age).sum();
+            if held.is_none_or(|held| sum <= TOO_MANY_TOKENS * held) {
+                break;
+            }
+        }
         if let Some(held) = held.filter(|_| sum > 0.0) {
             bend(&mut aged, held);
         }

@@ -5,8 +5,9 @@
 //! should have, had the hazard been that of all: this counts the unfinished rightly, where an average of the finished
 //! would find every latest block short. What wanders is handled by [`super::wander`].
 
+use super::curve::Curve;
 use super::flight::Aged;
-use super::lengths::{Curve, Histogram};
+use super::histogram::Histogram;
 use super::wander::{Guess, guesses};
 
 /// Blocks that are kept; then neighbours are joined.
@@ -23,13 +24,15 @@ const FEW: f64 = 8.0;
 pub(super) struct Order {
     size: f64,
     blocks: Vec<Histogram>,
+    /// All of them, finely.
+    all: Histogram,
     /// Ages at which requests were aborted.
     aborted: Histogram,
 }
 
 impl Default for Order {
     fn default() -> Self {
-        Self { size: FIRST_SIZE, blocks: Vec::new(), aborted: Histogram::default() }
+        Self { size: FIRST_SIZE, blocks: Vec::new(), all: Histogram::default(), aborted: Histogram::default() }
     }
 }
 
@@ -42,7 +45,7 @@ impl Order {
                 .blocks
                 .chunks(2)
                 .map(|pair| {
-                    let mut sum = Histogram::default();
+                    let mut sum = Histogram::coarse();
                     pair.iter().for_each(|block| sum.merge(block));
                     sum
                 })
@@ -50,16 +53,17 @@ impl Order {
         }
         let place = self.place(order);
         if self.blocks.len() <= place {
-            self.blocks.resize(place + 1, Histogram::default());
+            self.blocks.resize(place + 1, Histogram::coarse());
         }
         if let Some(block) = self.blocks.get_mut(place) {
-            block.add(length, 1.0);
+            block.add(length);
         }
+        self.all.add(length);
     }
 
     /// One that was aborted at this age: nothing is known of it beyond.
     pub(super) fn add_aborted(&mut self, age: f64) {
-        self.aborted.add(age, 1.0);
+        self.aborted.add(age);
     }
 
     /// Ages at which requests were aborted.
@@ -74,10 +78,8 @@ impl Order {
     }
 
     /// All blocks together.
-    pub(super) fn all(&self) -> Histogram {
-        let mut sum = Histogram::default();
-        self.blocks.iter().for_each(|block| sum.merge(block));
-        sum
+    pub(super) const fn all(&self) -> &Histogram {
+        &self.all
     }
 
     /// How the next `ahead` items will differ from all so far: the logarithm of how many times longer.

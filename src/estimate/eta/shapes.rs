@@ -2,15 +2,18 @@
 //!
 //! When five of a hundred have ended, the run itself says next to nothing of the other ninety-five. What is then known is
 //! that lengths of one kind of task lie around a typical one: few end early, and the longer an answer is already, the
-//! sooner it ends. So beside a constant hazard two lognormal shapes are tried as the *mean* around which the random walk
+//! sooner it ends. So beside a constant hazard three lognormal shapes are tried as the *mean* around which the random walk
 //! of [`super::lengths`] moves. They are no more than that: with data the walk leaves them where they are wrong, and
 //! shapes that explain the data badly lose their weight.
 //!
 //! Only their rise is used. A lognormal's hazard falls again behind its bulk, and a walk around a falling hazard has
 //! tails that no run ever had: the upper ends of the intervals grew tenfold.
 
+use super::histogram::Bins;
+
 /// Deviations of the logarithm of the length, with prior weights; none is a constant hazard.
-pub(super) const SHAPES: [(Option<f64>, f64); 3] = [(None, 0.5), (Some(0.45), 0.25), (Some(0.75), 0.25)];
+pub(super) const SHAPES: [(Option<f64>, f64); 4] =
+    [(None, 0.45), (Some(0.1), 0.1), (Some(0.45), 0.225), (Some(0.75), 0.225)];
 
 /// Below the typical length this share ends over a length that grows e times, whatever the shape says: refusals.
 const REFUSALS: f64 = 0.03;
@@ -20,17 +23,17 @@ const LEAST: f64 = 1e-12;
 
 /// The logarithms of the mean hazards of the bins that end at `edges`, for the lognormal of this deviation that explains
 /// the data best.
-pub(super) fn fitted(edges: &[f64], events: &[f64], exposure: &[f64], deviation: f64) -> Vec<f64> {
+pub(super) fn fitted(bins: &Bins, deviation: f64) -> Vec<f64> {
     let score = |middle: f64| -> f64 {
-        hazards(edges, middle, deviation)
-            .zip(events.iter().zip(exposure))
+        hazards(&bins.edges, middle, deviation)
+            .zip(bins.events.iter().zip(&bins.exposure))
             .map(|(hazard, (ended, exposed))| ended * hazard.ln() - exposed * hazard)
             .sum()
     };
     // Of typical lengths from 3 to a million tokens the best one of a grid, which is then made finer around it.
     let (mut from, mut steps, mut step) = (1.0_f64, 26_u32, 0.5_f64);
     let mut place = from;
-    for _ in 0..3 {
+    for _ in 0..4 {
         let middles = (0..=steps).map(|nth| from + f64::from(nth) * step);
         place = middles
             .map(|middle| (score(middle), middle))
@@ -40,7 +43,7 @@ pub(super) fn fitted(edges: &[f64], events: &[f64], exposure: &[f64], deviation:
         step /= 4.0;
     }
     let mut most = f64::NEG_INFINITY;
-    hazards(edges, place, deviation)
+    hazards(&bins.edges, place, deviation)
         .map(|hazard| {
             most = most.max(hazard.ln());
             most
@@ -92,10 +95,9 @@ mod tests {
         assert!((cumulative(5.000_1) - cumulative(4.999_9)).abs() < 0.05);
         let edges: Vec<f64> = (1..30).map(|bin| 4.0 * 1.4_f64.powi(bin)).collect();
         // A hundred that all ended between 700 and 1000 tokens.
-        let events: Vec<f64> =
-            edges.iter().map(|edge| if (700.0..1200.0).contains(edge) { 50.0 } else { 0.0 }).collect();
-        let exposure: Vec<f64> = edges.iter().map(|edge| if *edge < 1200.0 { 25.0 * edge } else { 0.0 }).collect();
-        let logs = fitted(&edges, &events, &exposure, 0.45);
+        let events = edges.iter().map(|edge| if (700.0..1200.0).contains(edge) { 50.0 } else { 0.0 }).collect();
+        let exposure = edges.iter().map(|edge| if *edge < 1200.0 { 25.0 * edge } else { 0.0 }).collect();
+        let logs = fitted(&Bins { edges, events, exposure }, 0.45);
         assert!(logs.windows(2).all(|pair| pair[0] <= pair[1]) && logs.iter().all(|log| log.is_finite()));
     }
 }

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::lengths::Curve;
+use super::curve::Curve;
 use super::random::Random;
 use super::throughput::Law;
 

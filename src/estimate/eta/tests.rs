@@ -59,7 +59,7 @@ impl Recorded {
                 held: Some(generated - tokens),
             };
             eta.look(look, at(when));
-            eta.lengths(0, &self.lengths[taken..done as usize]);
+            eta.lengths(0, &self.lengths[taken..done as usize], at(when));
             taken = done as usize;
             eta.record(Evidence { settled: done + failed, failed, own_clock: None }, at(when));
             eta.refresh(Some(self.items), at(when));
@@ -163,7 +163,7 @@ fn a_gap_in_which_nobody_looked_is_left_out() {
             };
             eta.look(look, now);
             eta.look(look, now);
-            eta.lengths(0, &run.lengths[taken..done as usize]);
+            eta.lengths(0, &run.lengths[taken..done as usize], now);
             taken = done as usize;
             eta.record(Evidence { settled: done + failed, failed, own_clock: None }, now);
             eta.refresh(Some(run.items), now);
@@ -224,7 +224,7 @@ fn steady(polls: u32, running: f64, per_poll: f64, factor: f64) -> Eta {
             at(second),
         );
         let new = done - (f64::from(poll.saturating_sub(1)) * per_poll).floor();
-        eta.lengths(0, &vec![1000; new as usize]);
+        eta.lengths(0, &vec![1000; new as usize], at(second));
         eta.record(Evidence { settled: done, failed: 0.0, own_clock: None }, at(second));
     }
     eta.refresh(Some(5000.0), at(5.0 * factor * f64::from(polls - 1)));
@@ -286,7 +286,7 @@ proptest! {
                 held: Some(generated - tokens),
             };
             eta.look(look, at(now));
-            eta.lengths(0, &[length as u32]);
+            eta.lengths(0, &[length as u32], at(now));
             eta.record(Evidence { settled, failed: done.max(0.0) / 9.0, own_clock: None }, at(now));
             eta.refresh(Some(total), at(now));
             if let Some(forecast) = eta.read(Some(total), at(now + 1.0)).known() {

@@ -15,14 +15,17 @@ use super::wander::{Guess, guesses};
 const MAX_SPANS: usize = 256;
 
 /// Values of `half` in slots.
-const HALVES: usize = 33;
+const HALVES: usize = 49;
 
 /// Spans that differ by this much from their neighbours halve the belief in a speed that does not wander.
 const UNSTEADY: f64 = 0.02;
 
-/// Of a level that has changed lately this share is believed to last: on real machines what made it slow or fast was over
-/// sooner than a process of one time constant makes one expect.
-const BELIEVED: f64 = 0.5;
+/// Of such a machine, how far the level of a time that is long against what was seen may be from it: on real ones the
+/// first minute was a fifth faster than the rest.
+const UNSEEN: f64 = 0.2;
+
+/// No engine's speed is steadier than this from look to look.
+const STEADY: f64 = 0.008;
 
 /// Seconds, tokens, and requests times seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,6 +33,8 @@ struct Span {
     seconds: f64,
     tokens: f64,
     running_seconds: f64,
+    /// Variance of the one before: between two looks nobody saw when the batch changed.
+    doubt: f64,
 }
 
 /// The measured speed of one run.
@@ -48,7 +53,8 @@ pub(super) struct Throughput {
 
 impl Throughput {
     /// What was generated between two looks.
-    pub(super) fn record(&mut self, seconds: f64, tokens: f64, running: f64) {
+    pub(super) fn record(&mut self, seconds: f64, tokens: f64, (before, now): (f64, f64)) {
+        let running = f64::midpoint(before, now);
         if running < 0.5 || seconds <= 0.0 {
             self.newest = None;
             return;
@@ -63,7 +69,12 @@ impl Throughput {
         if std::mem::take(&mut self.after_pause) {
             return;
         }
-        self.newest = Some(Span { seconds, tokens, running_seconds: running * seconds });
+        self.newest = Some(Span {
+            seconds,
+            tokens,
+            running_seconds: running * seconds,
+            doubt: ((now - before) * seconds).powi(2) / 12.0,
+        });
     }
 
     /// Nothing could move for so long.
@@ -79,6 +90,7 @@ impl Throughput {
         for span in spans {
             span.tokens *= share;
             span.running_seconds *= share;
+            span.doubt *= share * share;
         }
     }
 
@@ -144,13 +156,22 @@ impl Throughput {
         let misses = |law: &Law| -> Vec<f64> {
             spans.iter().map(|span| (span.tokens / (law.at(span.running()) * span.seconds)).max(1e-3).ln()).collect()
         };
+        // Where the batch changed between two looks, how many ran is known less well than how many tokens came.
+        let weights_of: Vec<f64> = spans
+            .iter()
+            .map(|span| {
+                let doubt =
+                    span.doubt / span.running_seconds.powi(2) * (1.0 - share(span.running(), 0.75 * slots)).powi(2);
+                span.seconds / usual / (1.0 + doubt / STEADY.powi(2))
+            })
+            .collect();
         let squares: Vec<f64> = laws
             .iter()
-            .map(|law| misses(law).iter().zip(&spans).map(|(miss, span)| miss * miss * span.seconds / usual).sum())
+            .map(|law| misses(law).iter().zip(&weights_of).map(|(miss, weight)| miss * miss * weight).sum())
             .collect();
         let least = squares.iter().copied().fold(f64::INFINITY, f64::min) / count(spans.len());
         // Errors of neighbours are alike, so many spans are worth no more than sixty.
-        let variance = least.max(0.008 * 0.008) * (count(spans.len()) / 60.0).max(1.0);
+        let variance = least.max(STEADY * STEADY) * (count(spans.len()) / 60.0).max(1.0);
         let logs: Vec<f64> = laws
             .iter()
             .zip(&squares)
@@ -178,8 +199,10 @@ fn drift(misses: &[f64], usual: f64, horizon: f64) -> Vec<Guess> {
     let values: Vec<(f64, f64)> = blocks.into_iter().map(|block| (block, noise)).collect();
     // A machine whose speed differs from look to look is none that keeps it.
     let still = 1.0 / (1.0 + noise / (UNSTEADY * UNSTEADY));
+    let seen = usual * count(misses.len());
+    let new = UNSEEN * (1.0 - still) * (horizon / seen / 4.0).min(1.0);
     let mut guesses = guesses(&values, (horizon / (usual * count(size))).max(1.0), still);
-    guesses.iter_mut().for_each(|guess| guess.mean *= BELIEVED);
+    guesses.iter_mut().for_each(|guess| guess.deviation = guess.deviation.hypot(new));
     guesses
 }
 
@@ -193,6 +216,7 @@ fn add(sum: &mut Span, more: Span) {
     sum.seconds += more.seconds;
     sum.tokens += more.tokens;
     sum.running_seconds += more.running_seconds;
+    sum.doubt += more.doubt;
 }
 
 /// One law that could be the true one.

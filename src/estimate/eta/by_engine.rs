@@ -1,0 +1,136 @@
+//! The forecast from engines: how the run stands by the last look, and the rest of it played some dozens of times.
+//!
+//! Apart from [`super::Eta`], which takes what is seen and knows when: here nothing changes.
+
+use super::flight::{Aged, Look};
+use super::histogram::Histogram;
+use super::lengths::LengthModel;
+use super::random::{Random, even};
+use super::share::Verdict;
+use super::simulate::{Played, Standing, play};
+use super::throughput::draw;
+use super::{Eta, Evidence, FEWEST, Forecast};
+use crate::model::Bounds;
+use crate::model::snapshot::EstimateMode;
+
+/// Ends that are played for a forecast, and requests in flight for which that is affordable: with more fewer are played.
+const DRAWS: u32 = 256;
+const FULL_DRAWS: f64 = 128.0;
+const FEWEST_DRAWS: f64 = 24.0;
+
+/// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
+const FOREIGN: f64 = 0.10;
+
+impl Eta {
+    pub(super) fn by_engine(&self, total: f64) -> Option<Forecast> {
+        let (look, evidence) = (self.flight.last()?, self.then?);
+        let mut finished = self.order.all().clone();
+        if finished.count() < FEWEST {
+            return None;
+        }
+        let hidden = self.hidden(look, evidence)?;
+        let aged = self.ages(&mut finished, hidden);
+        let left = (total - evidence.settled - hidden).max(0.0);
+        if left <= 0.0 {
+            return None;
+        }
+        // A server that breaks fails all that run at one moment. That is no rate at which items fail from now on.
+        let failing = ((evidence.failed - self.burst) / evidence.settled.max(1.0)).clamp(0.0, 0.9);
+        let ages: Vec<f64> = aged.iter().map(|one| one.age).collect();
+        #[allow(clippy::cast_precision_loss)]
+        let in_flight = ages.len() as f64;
+        let queue = (left - in_flight).max(0.0) * (1.0 - failing);
+        let model = self.model(&finished, &ages);
+        // One look may have met the engine between two batches.
+        let usual = self.recent.iter().copied().fold(1.0, f64::max);
+        let slots = if 2.0 * in_flight < usual { usual } else { in_flight };
+        let average = self.throughput.average()?;
+        let mode = model.mode();
+        let horizon = left * mode.mean() / average;
+        let learned = self.throughput.learn(slots.max(self.usual_running()), horizon)?;
+        let drift = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
+        let mut random = Random::new(self.settings.seed);
+        let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
+        let standing = Standing { ages: &ages, queue: queue.round() as usize, slots: slots as usize };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Between the two.
+        let draws = (f64::from(DRAWS) * FULL_DRAWS / slots).clamp(FEWEST_DRAWS, f64::from(DRAWS)) as u32;
+        for nth in 0..draws {
+            let chance = random.uniform();
+            let effect = draw(&drift, &mut random, chance).clamp(-2.0, 2.0);
+            let curve = model.draw(&mut random, even(nth, 0), (-effect).exp());
+            let law = learned.draw(&mut random, even(nth, 1), even(nth, 2));
+            let played: Played = play(&standing, &curve, &curve, &law, &mut random);
+            seconds.push(played.seconds);
+            let all = finished.total() + ages.iter().sum::<f64>() + played.tokens;
+            tokens.push(all / (finished.count() + in_flight + queue));
+            drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(draws);
+        }
+        Some(Forecast {
+            seconds: quantiles(&mut seconds),
+            mode: if self.without_lengths { EstimateMode::EngineCounters } else { EstimateMode::LengthsAndEngine },
+            tokens_per_item: Some(quantiles(&mut tokens)),
+            drain_share: Some(drained),
+        })
+    }
+
+    fn model(&self, finished: &Histogram, ages: &[f64]) -> LengthModel {
+        let mut unfinished = self.order.aborted().clone();
+        ages.iter().for_each(|&age| unfinished.add(age));
+        LengthModel::fit(finished, &unfinished, self.settings.max_tokens)
+    }
+
+    /// The requests in flight. Those that ended and are not told yet are taken out of the account, and have lengths such
+    /// that the engine's count of tokens is right.
+    fn ages(&self, finished: &mut Histogram, hidden: f64) -> Vec<Aged> {
+        if self.without_lengths || hidden < 1.0 {
+            return self.flight.ages();
+        }
+        let average = finished.total() / finished.count();
+        let tokens = self.flight.finished_tokens() - self.told_since + self.late * average;
+        let tokens = tokens.clamp(0.3 * hidden * average, 3.0 * hidden * average);
+        let mut flight = self.flight.clone();
+        let told = flight.finished() - hidden;
+        for ended in flight.ended_untold(told, tokens, &mut Random::new(self.settings.seed)) {
+            finished.add(ended.length);
+        }
+        flight.ages()
+    }
+
+    fn usual_running(&self) -> f64 {
+        self.throughput.usual_running().unwrap_or(0.0)
+    }
+
+    /// Answers that the engine finished and whose items are not told of yet; `None` when the engine finished so many
+    /// more than the job that it has other clients.
+    fn hidden(&self, look: Look, evidence: Evidence) -> Option<f64> {
+        let (Some(before), Some(_)) = (self.before, look.finished) else { return Some(0.0) };
+        if self.share.verdict() == Verdict::Unsteady {
+            return None;
+        }
+        let told = evidence.settled - evidence.failed - before;
+        let more = self.flight.finished() - told + self.late;
+        if more > 100.0_f64.max(2.0 * look.running) && more > FOREIGN * self.flight.finished() {
+            return None;
+        }
+        Some(more.max(0.0))
+    }
+}
+
+fn aged_from(aged: &[Aged], before: Option<f64>) -> Vec<Aged> {
+    aged.iter().map(|one| Aged { order: one.order + before.unwrap_or(0.0), ..*one }).collect()
+}
+
+/// 10, 50 and 90 %.
+fn quantiles(values: &mut [f64]) -> Bounds {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        #[allow(clippy::cast_precision_loss)]
+        let place = share * values.len().saturating_sub(1) as f64;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let lower = place.floor() as usize;
+        let (one, next) = (values.get(lower), values.get(lower + 1));
+        one.zip(next.or(one)).map_or(0.0, |(one, next)| one + (next - one) * place.fract())
+    };
+    Bounds { low: Some(at(0.1)), mid: at(0.5), high: Some(at(0.9)) }
+}
