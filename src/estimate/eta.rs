@@ -40,8 +40,8 @@ use std::time::Duration;
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
-use flight::Flight;
 pub use flight::Look;
+use flight::{Flight, MET_PIECES};
 use items::Items;
 use order::Order;
 use plain::Plain;
@@ -54,6 +54,9 @@ const PAUSE_BETWEEN: f64 = 3.0;
 
 /// Fewer finished answers than this are no distribution.
 const FEWEST: f64 = 3.0;
+
+/// From so many finished lengths on it is known how old those are that run at any moment.
+const ENOUGH_FOR_AGES: f64 = 50.0;
 
 /// Points that stand for answers which ended before we came.
 const MOST_POINTS: f64 = 400.0;
@@ -227,6 +230,7 @@ impl Eta {
             return;
         }
         self.part = Some(part);
+        self.order.begin_anew();
         self.throughput.scale(part.tokens / before.tokens);
         (self.followed, self.spare, self.first_look) = (true, None, None);
         (self.told_since, self.late) = (0.0, self.flight.step() * part.requests / before.requests / 2.0);
@@ -324,7 +328,7 @@ impl Eta {
             let mut point = 0.5;
             while point < points {
                 let share = -(1.0 - point / points).ln();
-                self.order.add((tokens / finished * share).max(1.0), 0.0);
+                self.order.add((tokens / finished * share).max(1.0), None);
                 point += 1.0;
             }
         }
@@ -363,15 +367,19 @@ impl Eta {
             self.told_tokens += length;
             #[allow(clippy::cast_precision_loss)] // Items of a job.
             let nth = self.lengths as f64;
+            // A buffer also tells, after the account began, of those that ended before.
             match self.before {
-                Some(before) if nth > before => {
+                Some(before) if nth > before + self.late => {
                     self.told_since += length;
                     let ended = self.flight.ended(length, nth - before - self.late);
-                    self.order.add(ended.length, before + ended.order);
+                    self.order.add(ended.length, ended.order.map(|order| before + order));
                 }
-                _ => self.order.add(length, nth - 1.0),
+                _ => self.order.add(length, Some(nth - 1.0)),
             }
             self.changed = true;
+        }
+        if self.midway && self.order.all().count() >= ENOUGH_FOR_AGES {
+            self.flight.met(&self.order.all().ages_at_any_moment(MET_PIECES));
         }
     }
 
@@ -496,6 +504,6 @@ fn follow(flight: &mut Flight, order: &mut Order, seen: Seen, by_counters: bool)
     let Some((count, tokens)) = counted.filter(|_| by_counters) else { return };
     let mut random = Random::new(seen.seed ^ flight.u().to_bits());
     for ended in flight.ended_together(count, tokens, &mut random) {
-        order.add(ended.length, seen.earlier + ended.order);
+        order.add(ended.length, ended.order.map(|order| seen.earlier + order));
     }
 }

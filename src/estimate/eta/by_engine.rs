@@ -87,7 +87,7 @@ impl Eta {
             return self.flight.ages();
         }
         let average = finished.total() / finished.count();
-        let tokens = self.flight.finished_tokens() - self.told_since + self.late * average;
+        let tokens = self.flight.finished_tokens() - self.told_since;
         let tokens = tokens.clamp(0.3 * hidden * average, 3.0 * hidden * average);
         let mut flight = self.flight.clone();
         let told = flight.finished() - hidden;
@@ -118,7 +118,7 @@ impl Eta {
 }
 
 fn aged_from(aged: &[Aged], before: Option<f64>) -> Vec<Aged> {
-    aged.iter().map(|one| Aged { order: one.order + before.unwrap_or(0.0), ..*one }).collect()
+    aged.iter().map(|one| Aged { order: one.order.map(|order| order + before.unwrap_or(0.0)), ..*one }).collect()
 }
 
 /// 10, 50 and 90 %.

@@ -32,15 +32,16 @@ const MAX_CELLS: usize = 2048;
 /// How far into the first poll a start still counts to the batch that was there at the beginning.
 const SNAP: f64 = 0.08;
 
-/// A request is followed until it is this many times as old as the longest answer was, once this many have ended; less
-/// where it would be more tokens than the engine holds.
-const AGE_TO_LENGTH: [f64; 4] = [3.0, 2.0, 1.4, 1.05];
+/// A request is followed until it is this many times as old as the longest answer was, once [`ENOUGH_ENDED`] have; less where
+/// that explains better how many tokens the engine holds.
 const MOST_AGE: f64 = 3.0;
-const TOO_MANY_TOKENS: f64 = 1.1;
 const ENOUGH_ENDED: f64 = 50.0;
 
 /// Cells before that whose median says how far the count is off.
 const CELLS_FOR_ERROR: usize = 32;
+
+/// Pieces in which those that run when we come are told apart.
+pub(super) const MET_PIECES: usize = 32;
 
 /// Looks that are kept to date lines that come late.
 const MAX_MARKS: usize = 512;
@@ -88,9 +89,16 @@ struct Cell {
     /// All of it began at `from`.
     at_once: bool,
     /// The how-manieth request was the first to begin in it, and how many did.
-    order: f64,
+    order: Option<f64>,
     begun: f64,
     unexplained: f64,
+}
+
+impl Cell {
+    /// Of those that began in it.
+    fn order(&self) -> Option<f64> {
+        self.order.map(|first| first + self.begun / 2.0)
+    }
 }
 
 /// A request in flight.
@@ -98,15 +106,15 @@ struct Cell {
 pub(super) struct Aged {
     /// Its tokens so far.
     pub age: f64,
-    /// The how-manieth it was to begin.
-    pub order: f64,
+    /// The how-manieth it was to begin; not known of those that ran when we came.
+    pub order: Option<f64>,
 }
 
 /// An answer that ended, with the place of its beginning in the order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ended {
     pub length: f64,
-    pub order: f64,
+    pub order: Option<f64>,
 }
 
 /// Follows the requests of one run.
@@ -227,26 +235,37 @@ impl Flight {
             return;
         }
         let oldest = 2.0 * look.held.unwrap_or(0.0).max(0.0) / look.running;
-        let begun = look.running.min(MOST_RUNNING);
-        let pieces = if oldest > 1.0 { 16 } else { 1 };
-        for piece in 0..pieces {
-            let share = 1.0 / f64::from(pieces);
-            let from = -oldest * (1.0 - f64::from(piece) * share);
-            let cell = Cell {
-                from,
-                to: from + oldest * share,
-                at_once: pieces == 1,
-                order: 0.0,
-                begun,
-                unexplained: begun * share,
-            };
-            self.cells.push(Cell { begun: begun * share, ..cell });
+        let ages: Vec<f64> = (0..=MET_PIECES).map(|piece| oldest * count(piece) / count(MET_PIECES)).collect();
+        self.begun = look.running.min(MOST_RUNNING);
+        self.meet(if oldest > 1.0 { &ages } else { &[0.0, 0.0] });
+    }
+
+    /// Those that ran when we came, by what is known of lengths meanwhile: `ages` are edges of equal shares of all of them,
+    /// youngest first, as far as only their ratios go.
+    pub(super) fn met(&mut self, ages: &[f64]) {
+        let [_] = self.marks.make_contiguous() else { return };
+        let Some(look) = self.last.filter(|look| look.running >= 1.0) else { return };
+        let held = look.held.map_or(0.0, |held| held - self.stray);
+        let mean =
+            ages.windows(2).map(|pair| pair.iter().sum::<f64>() / 2.0).sum::<f64>() / count(ages.len().max(2) - 1);
+        if held > 0.0 && mean > 0.0 {
+            let scale = held / look.running / mean;
+            self.meet(&ages.iter().map(|age| age * scale).collect::<Vec<_>>());
         }
-        self.begun += begun;
+    }
+
+    fn meet(&mut self, ages: &[f64]) {
+        let share = self.begun / count(ages.len().max(2) - 1);
+        let cell = |pair: &[f64]| {
+            let (&younger, &older) = pair.first().zip(pair.last())?;
+            let at_once = older <= younger;
+            Some(Cell { from: -older, to: -younger, at_once, order: None, begun: share, unexplained: share })
+        };
+        self.cells = ages.windows(2).rev().filter_map(cell).collect();
     }
 
     fn begin(&mut self, new: f64, from: f64) {
-        let cell = Cell { from, to: self.u, at_once: false, order: self.begun, begun: new, unexplained: new };
+        let cell = Cell { from, to: self.u, at_once: false, order: Some(self.begun), begun: new, unexplained: new };
         self.begun += new;
         // A whole batch began at one moment, but when its answers ended is known less well than that: what seems to
         // have begun just after it belongs to it too.
@@ -280,7 +299,7 @@ impl Flight {
         let began = ended - length;
         self.longest = self.longest.max(length);
         self.ended += 1.0;
-        let fallback = self.begun;
+        let fallback = Some(self.begun);
         if self.cleared_at.is_some_and(|cleared| ended <= cleared) {
             // Told late: when the engine was empty it was accounted for with all others.
             return Ended { length, order: fallback };
@@ -288,7 +307,7 @@ impl Flight {
         let place = self.cells.partition_point(|cell| cell.to < began).min(self.cells.len().saturating_sub(1));
         let Some(cell) = self.cells.get_mut(place) else { return Ended { length, order: fallback } };
         cell.unexplained -= 1.0;
-        Ended { length, order: cell.order + cell.begun / 2.0 }
+        Ended { length, order: cell.order() }
     }
 
     /// How many of those that began in each cell are unfinished.
@@ -346,12 +365,12 @@ impl Flight {
                 let share = if cell.at_once { 0.0 } else { (place - older) / here };
                 aged.push(Aged {
                     age: (self.u - cell.from - (cell.to - cell.from) * share).max(1.0),
-                    order: cell.order + cell.begun / 2.0,
+                    order: cell.order(),
                 });
             }
             older += here;
         }
-        aged.resize(wanted, Aged { age: 1.0, order: self.begun });
+        aged.resize(wanted, Aged { age: 1.0, order: Some(self.begun) });
         aged
     }
 
@@ -449,13 +468,16 @@ impl Flight {
     pub(super) fn ages(&self) -> Vec<Aged> {
         let Some(look) = self.last else { return Vec::new() };
         let held = look.held.map(|held| held - self.stray).filter(|held| *held > 0.0);
-        let mut aged = Vec::new();
-        let mut sum = 0.0;
-        for most in AGE_TO_LENGTH {
-            aged = self.spread(whole(look.running), most);
-            sum = aged.iter().map(|one| one.age).sum();
-            if held.is_none_or(|held| sum <= TOO_MANY_TOKENS * held) {
-                break;
+        let mut aged = self.spread(whole(look.running), MOST_AGE);
+        let tokens = |aged: &[Aged]| aged.iter().map(|one| one.age).sum::<f64>();
+        let mut sum = tokens(&aged);
+        if let Some(held) = held.filter(|_| sum > 0.0) {
+            for most in [2.0, 1.4, 1.05] {
+                let fewer = self.spread(whole(look.running), most);
+                let fewer_tokens = tokens(&fewer);
+                if (fewer_tokens / held).ln().abs() < (sum / held).ln().abs() {
+                    (aged, sum) = (fewer, fewer_tokens);
+                }
             }
         }
         if let Some(held) = held.filter(|_| sum > 0.0) {

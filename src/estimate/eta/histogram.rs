@@ -14,7 +14,7 @@ const WHOLE: usize = 50;
 const STEPS: usize = 590;
 
 /// Bins over what was seen.
-const MOST_BINS: usize = 48;
+const MOST_BINS: usize = 36;
 
 /// The logarithm of the widest bin's ratio: a quarter, over which a hazard hardly changes in ordinary data.
 const WIDEST: f64 = 0.22;
@@ -109,6 +109,25 @@ impl Histogram {
     /// Their tokens.
     pub(super) const fn total(&self) -> f64 {
         self.total
+    }
+
+    /// How old those are that are met at any moment of a long run: ages that part them into so many equal shares, beginning
+    /// at 0. Someone of this age is met as often as answers are longer than it.
+    pub(super) fn ages_at_any_moment(&self, shares: usize) -> Vec<f64> {
+        #[allow(clippy::cast_precision_loss)] // Dozens.
+        let step = self.total / shares.max(1) as f64;
+        let (mut ages, mut passed, mut age, mut longer) = (vec![0.0], 0.0, 0.0, self.count);
+        let mut next = step;
+        for (ended, length) in self.groups() {
+            let here = longer * (length - age);
+            while ages.len() < shares && passed + here >= next {
+                ages.push(age + (next - passed) / longer);
+                next += step;
+            }
+            (passed, age, longer) = (passed + here, length, longer - ended);
+        }
+        ages.resize(shares + 1, age);
+        ages
     }
 
     /// About the longest.

@@ -37,8 +37,11 @@ impl Default for Order {
 }
 
 impl Order {
-    /// One more that ended; `order` is how many began before it.
-    pub(super) fn add(&mut self, length: f64, order: f64) {
+    /// One more that ended; `order` is how many began before it, where that is known.
+    pub(super) fn add(&mut self, length: f64, order: Option<f64>) {
+        self.all.add(length);
+        // Of those that ran when we came the long ones are too many, and in no block of their own.
+        let Some(order) = order else { return };
         while order / self.size >= 48.0 {
             self.size *= 2.0;
             self.blocks = self
@@ -58,12 +61,16 @@ impl Order {
         if let Some(block) = self.blocks.get_mut(place) {
             block.add(length);
         }
-        self.all.add(length);
     }
 
     /// One that was aborted at this age: nothing is known of it beyond.
     pub(super) fn add_aborted(&mut self, age: f64) {
         self.aborted.add(age);
+    }
+
+    /// The order so far was not that of the job's items; their lengths hold.
+    pub(super) fn begin_anew(&mut self) {
+        (self.size, self.blocks) = (FIRST_SIZE, Vec::new());
     }
 
     /// Ages at which requests were aborted.
@@ -87,7 +94,7 @@ impl Order {
         let mut sums: Vec<(f64, f64)> =
             self.blocks.iter().map(|block| (block.count(), curve.expected(block))).collect();
         for one in running {
-            if let Some(sum) = sums.get_mut(self.place(one.order)) {
+            if let Some(sum) = one.order.and_then(|order| sums.get_mut(self.place(order))) {
                 sum.1 += curve.cumulative(one.age);
             }
         }
