@@ -25,6 +25,7 @@ mod stamp;
 
 // JSON: fields by pointer, lines that are items, documents that are a state.
 pub mod pointer;
+mod strings;
 
 pub mod items;
 mod jsonl;
