@@ -18,6 +18,7 @@
 //! network file systems never advance them, so each folder is listed again after five minutes. A file system mounted
 //! below is left out: it may hang, and it is another volume's. `**` does not follow links, so no loop can catch it.
 
+mod batch;
 mod folder;
 mod pattern;
 
@@ -45,7 +46,8 @@ use super::{Source, file};
 use crate::model::job::{Reading, Unread};
 use crate::model::{Failure, FailureKind, Time};
 use crate::sources::mounts::host;
-use folder::{Folder, Look, Young, token};
+use batch::Batch;
+use folder::{Folder, Look, Young};
 use pattern::{Pattern, Positions};
 
 /// Files that are remembered; 390 MB at most.
@@ -83,6 +85,7 @@ pub(super) struct DirectorySource {
     /// Where the current round is; `None` between rounds.
     cursor: Option<PathBuf>,
     listing: Option<Listing>,
+    batch: Batch,
     /// A whole round was made.
     is_complete: bool,
     oldest: Option<Time>,
@@ -123,6 +126,7 @@ impl DirectorySource {
             room: Room::default(),
             cursor: None,
             listing: None,
+            batch: Batch::default(),
             is_complete: false,
             oldest: None,
             newest: None,
@@ -317,28 +321,35 @@ impl DirectorySource {
         // The kernel keeps the place; what is in the buffer has to be worked through before a slice may end.
         let mut buffer: Vec<u8> = Vec::with_capacity(ENTRIES);
         let mut entries = RawDir::new(&listing.folder, buffer.spare_capacity_mut());
-        let mut is_begun = false;
+        let place = (listing.path.as_path(), listing.folder.as_fd());
+        let mut batch = std::mem::take(&mut self.batch);
         let outcome = loop {
-            if entries.is_buffer_empty() && budget.is_spent() && is_begun {
-                break Ok(false);
-            }
-            is_begun = true;
-            match entries.next() {
-                None => break Ok(true),
+            let entry = entries.next();
+            let is_end = match entry {
+                None => true,
                 Some(Err(error)) => {
                     self.note(&listing.path, &error.into());
-                    break Ok(true);
+                    true
                 }
                 Some(Ok(entry)) => {
                     let kind = entry.file_type();
-                    let place = (listing.path.as_path(), listing.folder.as_fd());
-                    let taken = self.entry(place, &mut folder, entry.file_name(), kind, entry.ino(), now);
-                    if let Err(failure) = taken {
+                    if let Err(failure) = self.entry(place, &folder, entry.file_name(), kind, entry.ino(), &mut batch) {
                         break Err(failure);
                     }
+                    false
+                }
+            };
+            if is_end || entries.is_buffer_empty() {
+                if let Err(failure) = self.files(listing.folder.as_fd(), &mut folder, &mut batch, now) {
+                    break Err(failure);
+                }
+                if is_end || budget.is_spent() {
+                    break Ok(is_end);
                 }
             }
         };
+        batch.clear();
+        self.batch = batch;
         listing.took += budget.used().saturating_sub(before);
         let complete = !matches!(outcome, Ok(false));
         if complete {
@@ -354,15 +365,15 @@ impl DirectorySource {
         outcome
     }
 
-    #[allow(clippy::too_many_arguments)] // The parts of an entry; a struct of them would be built a million times.
+    /// Takes a folder, and puts a file into the batch.
     fn entry(
         &mut self,
         (path, opened): (&Path, BorrowedFd<'_>),
-        folder: &mut Folder,
+        folder: &Folder,
         name: &CStr,
         kind: FileType,
         inode: u64,
-        now: Time,
+        batch: &mut Batch,
     ) -> Result<(), Failure> {
         let bytes = name.to_bytes();
         if bytes.starts_with(b".") {
@@ -382,25 +393,37 @@ impl DirectorySource {
                     self.add_folder(path.join(OsStr::from_bytes(bytes)), positions)?;
                 }
             }
-            FileType::RegularFile | FileType::Symlink => {
-                let token = token(name, inode);
-                // What is known matched before.
-                if !folder.saw(token)
-                    && self.pattern.counts(folder.positions, bytes)
-                    && let Ok(found) = statat(opened, name, AtFlags::empty())
-                    && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-                {
-                    if self.room.files + folder.remembered() >= MAX_FILES {
-                        let message = format!("{} has over {MAX_FILES} files: narrow the pattern", self.root.display());
-                        return Err(Failure::new(FailureKind::TooLarge, message));
-                    }
-                    if self.take(folder, token, &found, now) && self.room.young + folder.young.len() < MAX_YOUNG {
-                        folder.young.push(Young { name: name.to_owned(), token });
-                    }
-                }
-            }
+            FileType::RegularFile | FileType::Symlink => batch.push(name, inode),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Looks at those files of a batch that are new.
+    fn files(
+        &mut self,
+        opened: BorrowedFd<'_>,
+        folder: &mut Folder,
+        batch: &mut Batch,
+        now: Time,
+    ) -> Result<(), Failure> {
+        // What is known matched before.
+        batch.retain_new(|token| folder.saw(token));
+        for (name, token) in batch.files() {
+            if self.pattern.counts(folder.positions, name.to_bytes())
+                && let Ok(found) = statat(opened, name, AtFlags::empty())
+                && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+            {
+                if self.room.files + folder.remembered() >= MAX_FILES {
+                    let message = format!("{} has over {MAX_FILES} files: narrow the pattern", self.root.display());
+                    return Err(Failure::new(FailureKind::TooLarge, message));
+                }
+                if self.take(folder, token, &found, now) && self.room.young + folder.young.len() < MAX_YOUNG {
+                    folder.young.push(Young { name: name.to_owned(), token });
+                }
+            }
+        }
+        batch.clear();
         Ok(())
     }
 

@@ -1,3 +1,4 @@
+use super::folder::token;
 use super::*;
 use std::fs::{self, File};
 use std::io::Write;
