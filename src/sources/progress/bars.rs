@@ -115,7 +115,7 @@ impl Seen {
     fn is_like(&self, bar: &Bar<'_>, key: u64, depth: usize) -> bool {
         self.key == key
             && self.format == bar.format
-            && self.description == bar.description
+            && is_same(&self.description, bar.description)
             && (!bar.description.is_empty() || self.depth == depth)
     }
 
@@ -155,8 +155,11 @@ impl Seen {
     }
 
     fn is_same_elsewhere(&self, other: &Self) -> bool {
-        let is_apart = self.rank != other.rank || (self.is_separate && other.is_separate);
-        self.format == other.format && self.description == other.description && self.first != other.first && is_apart
+        let is_apart = !is_same(&self.rank, &other.rank) || (self.is_separate && other.is_separate);
+        self.format == other.format
+            && is_same(&self.description, &other.description)
+            && self.first != other.first
+            && is_apart
     }
 
     fn grew_from(&self) -> Option<f64> {
@@ -167,7 +170,8 @@ impl Seen {
     fn may_become(&self, bar: &Bar<'_>, depth: usize, rank: &str) -> bool {
         renames::is_of(bar.format)
             && self.name != Name::Kept
-            && (self.format, self.about, self.depth, self.rank.as_str()) == (bar.format, bar.about, depth, rank)
+            && (self.format, self.about, self.depth) == (bar.format, bar.about, depth)
+            && is_same(&self.rank, rank)
     }
 
     /// As shown: `rank 3`, `Generating`, `rank 3: Generating`.
@@ -194,6 +198,13 @@ pub(super) struct Job {
 
 /// Which bar is the job, at which of its starts, and of how many parts it is the sum: with one more the count jumps.
 pub(super) type Run = (u64, u32, usize);
+
+/// Whether the texts are the same. Most ranks and many descriptions are empty, and to compare two empty texts, which point
+/// to no memory, costs a hundred times as much as to see that they are: the masked load of the C library's comparison
+/// takes an exception inside the processor.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && (one.is_empty() || one == other)
+}
 
 /// A bar as the outside sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -232,7 +243,7 @@ impl Bars {
         let mut is_separate = false;
         if known.is_none() {
             for (at, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_like(bar, key, depth)) {
-                if !seen.is_separate && seen.rank != rank && numbers.goes_on_from(&seen.numbers) {
+                if !seen.is_separate && !is_same(&seen.rank, rank) && numbers.goes_on_from(&seen.numbers) {
                     rank.clone_into(&mut seen.rank);
                     known = Some(at);
                     break;
@@ -329,7 +340,7 @@ impl Bars {
 
     /// The bar that a frame belongs to, among those of its rank.
     fn find(&self, bar: &Bar<'_>, numbers: &Numbers, key: u64, depth: usize, rank: &str) -> Option<usize> {
-        let is_one = |seen: &Seen| seen.is_like(bar, key, depth) && seen.rank == rank;
+        let is_one = |seen: &Seen| seen.is_like(bar, key, depth) && is_same(&seen.rank, rank);
         if let [only] = self.seen.as_slice() {
             return (is_one(only) && (only.depth == depth || only.fit(numbers, depth) > 0)).then_some(0);
         }

@@ -102,8 +102,14 @@ fn after_first_word(bytes: &[u8]) -> &[u8] {
 /// replaced, white space at both ends gone.
 pub fn clean<'a>(frame: &'a [u8], out: &'a mut String) -> &'a str {
     // Without an early exit this is a loop over whole registers; nearly every frame is clean.
-    let has_controls = frame.iter().fold(false, |found, &byte| found | (byte < b' ') | (byte == 0x7f));
-    if !has_controls && let Ok(text) = std::str::from_utf8(frame) {
+    let (has_escapes, has_controls) = frame.iter().fold((false, false), |(escapes, controls), &byte| {
+        let is_escape = byte == 0x1b;
+        (escapes | is_escape, controls | (((byte < b' ') | (byte == 0x7f)) & !is_escape))
+    });
+    if !has_escapes
+        && !has_controls
+        && let Ok(text) = std::str::from_utf8(frame)
+    {
         return text.trim();
     }
     let mut kept = std::mem::take(out).into_bytes();
@@ -114,7 +120,9 @@ pub fn clean<'a>(frame: &'a [u8], out: &'a mut String) -> &'a str {
         rest = after_escape(rest.get(at + 1..).unwrap_or_default());
     }
     kept.extend_from_slice(rest);
-    kept.retain(|&byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
+    if has_controls {
+        kept.retain(|&byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
+    }
     *out = String::from_utf8(kept).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     out.trim()
 }

@@ -131,8 +131,8 @@ impl Text {
         unwrap.push(bytes, |which, bytes| {
             let Some(Stream { frames, rank, .. }) = streams.get_mut(which) else { return };
             frames.push(bytes, |frame, ends_line| facts.frame(frame, ends_line, rank));
-            facts.flush();
         });
+        facts.flush();
     }
 
     /// The end of a poll: looks at the unfinished frames by the rule above.
@@ -237,6 +237,8 @@ struct Facts {
     /// All of the above before the unfinished frames were taken for whole.
     before: Option<Before>,
     last: Vec<u8>,
+    /// The place of `last` among the frames that are put off.
+    last_place: u64,
     generation: u32,
     scratch: String,
 }
@@ -270,6 +272,7 @@ impl Facts {
             looked: 0,
             before: None,
             last: Vec::new(),
+            last_place: 0,
             generation: 0,
             scratch: String::new(),
         }
@@ -304,8 +307,7 @@ impl Facts {
     fn frame(&mut self, frame: &[u8], ends_line: bool, rank: &mut String) {
         let Self { repeat, bars, run, .. } = self;
         if !frame.is_empty() && !repeat.moves_on(frame, rank, bars, *run) {
-            self.flush();
-            self.read(frame, rank);
+            self.read(frame, rank, None);
         }
         if ends_line {
             rank.clear();
@@ -314,26 +316,38 @@ impl Facts {
 
     /// Reads the frames that were put off.
     fn flush(&mut self) {
-        while let Some((frame, mut rank)) = self.repeat.take() {
-            self.read(&frame, &mut rank);
+        while let Some((frame, mut rank, place)) = self.repeat.take() {
+            self.read(&frame, &mut rank, Some(place));
             self.repeat.give_back(frame);
         }
     }
 
-    fn read(&mut self, frame: &[u8], rank: &mut String) {
+    /// Reads a frame in full: now, or one that was put off, from its place. What says nothing about progress changes
+    /// nothing of what was put off, and overtakes it.
+    fn read(&mut self, frame: &[u8], rank: &mut String, place: Option<u64>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let text = frames::clean(frame, &mut scratch);
         if text.contains(|c: char| c.is_alphanumeric()) {
-            self.last.clear();
-            // At most four bytes a character; the cut in the middle of one is mended when it is shown.
-            let end = text.len().min(4 * LAST_LINE);
-            self.last.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
             let (found, rest) = prefix::strip(text);
+            let mut memory = self.memory;
+            let mut read = self.formats.read(text, rest, self.weight, &mut memory);
+            if place.is_none() && read.is_some() && self.repeat.is_pending() {
+                self.flush();
+                memory = self.memory;
+                read = self.formats.read(text, rest, self.weight, &mut memory);
+            }
+            self.memory = memory;
+            if place.is_none_or(|place| place >= self.last_place) {
+                self.last.clear();
+                // At most four bytes a character; the cut in the middle of one is mended when it is shown.
+                let end = text.len().min(4 * LAST_LINE);
+                self.last.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
+                self.last_place = place.unwrap_or(self.repeat.place());
+            }
             if !found.is_empty() {
                 rank.clear();
                 rank.push_str(found);
             }
-            let read = self.formats.read(text, rest, self.weight, &mut self.memory);
             let read = read.filter(|(bar, _)| !self.is_torn(bar));
             let at = self.time_of(text, read);
             if let Some((bar, source)) = read {

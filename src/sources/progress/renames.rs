@@ -3,6 +3,8 @@
 //! Separate because two ask it: [`super::bars`], which bar a frame is of, and [`super::repeat`], whether a frame can be
 //! put off without being read. Pure.
 
+use std::ops::Range;
+
 /// How the description of a bar is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
@@ -47,6 +49,18 @@ pub(super) fn differ_by_values(one: impl AsRef<[u8]>, other: impl AsRef<[u8]>) -
             },
             _ => return false,
         }
+    }
+}
+
+/// Hands out where the measured values of a text stand.
+pub(super) fn values(text: &[u8], mut each: impl FnMut(Range<usize>)) {
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let (length, is_value) = number(rest).unwrap_or((1, false));
+        if is_value {
+            each(at..at + length);
+        }
+        at += length;
     }
 }
 

@@ -5,7 +5,8 @@
 //! each bar is the state. What else a frame could change is a restart, where the clock goes back; so a frame is put off
 //! only if it is a whole frame of a known bar, at least as far by its percentage (or count) **and** by its clock. That is
 //! told from the bytes, without reading a number: percentages are padded to three places, and counts and clocks (`59:59`,
-//! `1:00:00`) compare by length and then by their digits. Anything else is read in full, after all that was put off.
+//! `1:00:00`) compare by length and then by their digits. Anything else is read in full, after all that was put off. Most
+//! frames differ from the one before in digits only, so the parts are where they were, and are not looked for at all.
 //!
 //! A bar that is renamed with every frame, in measured values only (`loss 0.31`), is put off as well, if its count
 //! itself goes on: see [`super::renames`].
@@ -14,9 +15,11 @@
 //! the order in which the last of each came. A turn may also change which bar is the job; so a bar whose turn it was not
 //! is asked about once ([`Repeat::moves_on`]), and is read in full if it does.
 
+use std::ops::Range;
+
 use memchr::{memchr2, memrchr};
 
-use super::bars::{Bars, Run};
+use super::bars::{Bars, Run, is_same};
 use super::renames;
 
 /// Bars that may take turns; the frames of more are read in full.
@@ -24,7 +27,7 @@ const MAX_BARS: usize = 16;
 /// Bytes of a frame that is worth it; memory is bounded by it.
 const MAX_FRAME: usize = 4096;
 
-/// A bar that was read in full, and the frame that was put off since.
+/// A bar that was read in full, and its last frame.
 #[derive(Debug, Default)]
 struct Slot {
     /// The number of the bar.
@@ -32,20 +35,116 @@ struct Slot {
     /// The rank that its frames name, if they do, and the one that they count for.
     found: String,
     rank: String,
-    head: Vec<u8>,
-    unit: Vec<u8>,
-    depth: usize,
-    count: Vec<u8>,
-    clock: Vec<u8>,
-    done: Vec<u8>,
-    total: Vec<u8>,
-    put_off: Vec<u8>,
-    /// The place of the frame that was put off among all of them.
+    frame: Vec<u8>,
+    parts: Parts,
+    /// What may stand in the place of each of its bytes.
+    may: Vec<May>,
+    /// The place of the frame among all of those that were put off, if it was.
     place: Option<u64>,
     /// Its turn changes nothing, as long as nothing is read in full.
     is_free: bool,
     /// Nor does a name that differs in values only; `None` is not asked yet.
     is_renamed_freely: Option<bool>,
+}
+
+impl Slot {
+    fn take(&mut self, frame: &[u8], parts: Parts) {
+        frame.clone_into(&mut self.frame);
+        self.may.clear();
+        self.may.resize(frame.len(), May::AnyDigit);
+        for part in [&parts.head, &parts.unit, &parts.total] {
+            part.of_mut(&mut self.may).fill(May::This);
+        }
+        // A first frame begins a bar, whatever its name.
+        if !parts.is_first && parts.is_plain(frame) {
+            renames::values(parts.head.of(frame), |value| {
+                self.may.get_mut(value).unwrap_or_default().fill(May::AnotherName);
+            });
+        }
+        self.parts = parts;
+    }
+
+    fn head(&self) -> &[u8] {
+        self.parts.head.of(&self.frame)
+    }
+
+    /// How the frame is to be taken for one of this bar, where it has other digits than the last one and nothing else:
+    /// then its parts stand where they stood. This is nearly every frame, so it is what has to be fast.
+    fn likeness(&self, frame: &[u8]) -> Likeness {
+        if frame.len() != self.frame.len() {
+            return Likeness::None;
+        }
+        let is_digit = |byte: u8| byte.wrapping_sub(b'0') < 10;
+        let (mut is_like, mut is_renamed) = (true, false);
+        // Without an early exit this is a loop over whole registers.
+        for ((&new, &old), &may) in frame.iter().zip(&self.frame).zip(&self.may) {
+            let differs = new != old;
+            is_like &= !differs | (is_digit(new) & is_digit(old) & (may != May::This));
+            is_renamed |= differs & (may == May::AnotherName);
+        }
+        match (is_like, is_renamed) {
+            (true, false) => Likeness::Same,
+            (true, true) if reaches(self.parts.done.of(frame), self.parts.done.of(&self.frame)) => Likeness::Renamed,
+            _ => Likeness::None,
+        }
+    }
+
+    /// Whether a frame under another name is of this bar by this name.
+    fn is_called_as(&self, frame: &[u8]) -> bool {
+        frame.starts_with(self.head())
+    }
+
+    /// Whether the frame, which has these parts, is of this bar.
+    fn is_of(&self, frame: &[u8], parts: &Parts) -> bool {
+        parts.depth == self.parts.depth
+            && parts.head.of(frame) == self.head()
+            && parts.unit.of(frame) == self.parts.unit.of(&self.frame)
+    }
+
+    /// Whether it is of this bar under another name, with a count that can be seen to go on.
+    fn is_of_renamed(&self, frame: &[u8], parts: &Parts) -> bool {
+        let old = &self.parts;
+        !parts.is_first
+            && parts.depth == old.depth
+            && parts.unit.of(frame) == old.unit.of(&self.frame)
+            && parts.total.of(frame) == old.total.of(&self.frame)
+            && parts.is_plain(frame)
+            && old.is_plain(&self.frame)
+            && reaches(parts.done.of(frame), old.done.of(&self.frame))
+            && renames::differ_by_values(parts.head.of(frame), self.head())
+    }
+
+    /// Whether the frame is as far as the last one, or further.
+    fn is_behind(&self, frame: &[u8], parts: &Parts) -> bool {
+        reaches(parts.count.of(frame), self.parts.count.of(&self.frame))
+            && reaches(parts.clock.of(frame), self.parts.clock.of(&self.frame))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Likeness {
+    None,
+    Same,
+    /// With another name, which differs in measured values only.
+    Renamed,
+}
+
+/// What may stand in a place of a frame, for it to be like another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum May {
+    This,
+    AnyDigit,
+    /// Any digit, which makes it another name of the bar.
+    AnotherName,
+}
+
+/// Whether a number is not below another, by their digits.
+fn reaches(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return one.len() > other.len();
+    }
+    // They are too short for a call of memcmp.
+    one.iter().zip(other).find(|(one, other)| one != other).is_none_or(|(one, other)| one > other)
 }
 
 /// The bars that were read in full.
@@ -84,66 +183,87 @@ impl Repeat {
         slot.bar = bar;
         found.clone_into(&mut slot.found);
         rank.clone_into(&mut slot.rank);
-        parts.head.clone_into(&mut slot.head);
-        parts.unit.clone_into(&mut slot.unit);
-        parts.count.clone_into(&mut slot.count);
-        parts.clock.clone_into(&mut slot.clock);
-        parts.done.clone_into(&mut slot.done);
-        parts.total.clone_into(&mut slot.total);
-        slot.depth = parts.depth;
+        slot.take(frame, parts);
         slot.is_free = true;
         self.newest = at;
     }
 
     /// Puts a frame off if it only moves a bar on, of those in `bars` while `run` is the job. The rank of the line is then what a full reading would have made of it.
     pub(super) fn moves_on(&mut self, frame: &[u8], rank: &mut String, bars: &Bars, run: Option<Run>) -> bool {
-        if self.slots.is_empty() {
-            return false;
-        }
-        let Some(parts) = Parts::of(frame) else { return false };
         // Bars mostly take turns in their order.
         let places = || (self.newest..self.slots.len()).chain(0..self.newest.min(self.slots.len()));
-        let is_it = |at: &usize| self.slots.get(*at).is_some_and(|slot| parts.are_of(slot));
-        let is_renamed = |at: &usize| self.slots.get(*at).is_some_and(|slot| parts.are_of_renamed(slot));
-        let (at, is_new_name) = match places().find(is_it) {
-            Some(at) => (at, false),
-            None => match places().find(is_renamed) {
-                Some(at) => (at, true),
-                None => return false,
-            },
+        let mut renamed = None;
+        let same = places().find(|&at| match self.slots.get(at).map(|slot| slot.likeness(frame)) {
+            Some(Likeness::Same) => true,
+            Some(Likeness::Renamed) => {
+                renamed = renamed.or(Some(at));
+                false
+            }
+            _ => false,
+        });
+        let renamed = renamed.filter(|_| !self.slots.iter().any(|slot| slot.is_called_as(frame)));
+        let (at, is_new_name, parts) = if let Some(at) = same {
+            (at, false, None)
+        } else if let Some(at) = renamed {
+            (at, true, None)
+        } else {
+            if self.slots.is_empty() {
+                return false;
+            }
+            let Some(parts) = Parts::of(frame) else { return false };
+            let is_it = |at: &usize| self.slots.get(*at).is_some_and(|slot| slot.is_of(frame, &parts));
+            let is_renamed = |at: &usize| self.slots.get(*at).is_some_and(|slot| slot.is_of_renamed(frame, &parts));
+            match places().find(is_it) {
+                Some(at) => (at, false, Some(parts)),
+                None => match places().find(is_renamed) {
+                    Some(at) => (at, true, Some(parts)),
+                    None => return false,
+                },
+            }
         };
         let Some(slot) = self.slots.get_mut(at) else { return false };
-        if *(if slot.found.is_empty() { &*rank } else { &slot.found }) != slot.rank || !parts.are_behind(slot) {
+        if !is_same(if slot.found.is_empty() { rank } else { &slot.found }, &slot.rank)
+            || !slot.is_behind(frame, parts.as_ref().unwrap_or(&slot.parts))
+        {
             return false;
         }
         slot.is_free = slot.is_free || bars.may_become_newest(slot.bar, run);
         if !slot.is_free {
             return false;
         }
-        if is_new_name {
-            if !*slot.is_renamed_freely.get_or_insert_with(|| bars.is_renamed_freely(slot.bar)) {
-                return false;
-            }
-            parts.head.clone_into(&mut slot.head);
+        if is_new_name && !*slot.is_renamed_freely.get_or_insert_with(|| bars.is_renamed_freely(slot.bar)) {
+            return false;
         }
         if !slot.found.is_empty() {
             rank.clone_from(&slot.found);
         }
-        parts.count.clone_into(&mut slot.count);
-        parts.clock.clone_into(&mut slot.clock);
-        parts.done.clone_into(&mut slot.done);
-        frame.clone_into(&mut slot.put_off);
+        match parts {
+            Some(parts) => slot.take(frame, parts),
+            None => slot.frame.copy_from_slice(frame),
+        }
         slot.place = Some(self.place);
         self.place += 1;
         self.newest = at;
         true
     }
 
-    /// The frame that was put off longest ago and its rank; its memory comes back by [`Repeat::give_back`].
-    pub(super) fn take(&mut self) -> Option<(Vec<u8>, String)> {
+    /// The place that the next frame which is put off will have.
+    pub(super) fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// Whether frames are put off.
+    pub(super) fn is_pending(&self) -> bool {
+        self.slots.iter().any(|slot| slot.place.is_some())
+    }
+
+    /// The frame that was put off longest ago, its rank and its place; its memory comes back by [`Repeat::give_back`].
+    pub(super) fn take(&mut self) -> Option<(Vec<u8>, String, u64)> {
         let slot = self.slots.iter_mut().filter(|slot| slot.place.is_some()).min_by_key(|slot| slot.place)?;
-        slot.place = None;
-        Some((std::mem::replace(&mut slot.put_off, std::mem::take(&mut self.spare)), slot.rank.clone()))
+        let place = slot.place.take()?;
+        let mut frame = std::mem::take(&mut self.spare);
+        slot.frame.clone_into(&mut frame);
+        Some((frame, slot.rank.clone(), place))
     }
 
     pub(super) fn give_back(&mut self, memory: Vec<u8>) {
@@ -156,33 +276,53 @@ impl Repeat {
     }
 }
 
+/// Where something stands in a frame.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Part(Range<usize>);
+
+impl Part {
+    fn of<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        frame.get(self.0.clone()).unwrap_or_default()
+    }
+
+    fn of_mut<'a, T>(&self, frame: &'a mut [T]) -> &'a mut [T] {
+        frame.get_mut(self.0.clone()).unwrap_or_default()
+    }
+
+    /// From `start` on, so many bytes.
+    fn at(start: usize, length: usize) -> Self {
+        Self(start..start + length)
+    }
+}
+
 /// A frame with nothing missing, as it is known by its bytes.
-#[derive(Debug, PartialEq)]
-struct Parts<'a> {
+#[derive(Debug, Default, PartialEq)]
+struct Parts {
     /// What stands before the percentage, or before the count of a bar without a total.
-    head: &'a [u8],
+    head: Part,
     /// Behind the count of a bar without a total.
-    unit: &'a [u8],
+    unit: Part,
     /// The percentage, or the count of a bar without a total.
-    count: &'a [u8],
-    clock: &'a [u8],
+    count: Part,
+    clock: Part,
     /// The count, and what it leads to, if it does.
-    done: &'a [u8],
-    total: &'a [u8],
+    done: Part,
+    total: Part,
     /// Nothing is known of the pace, as in the first frame of a bar.
     is_first: bool,
     /// Lines that the cursor goes up behind it.
     depth: usize,
 }
 
-impl<'a> Parts<'a> {
+impl Parts {
     /// Of `head 12%|bar| n/total [clock<clock, rate]` and of `head nunit [clock, rate]`.
-    fn of(frame: &'a [u8]) -> Option<Self> {
+    fn of(frame: &[u8]) -> Option<Self> {
         let depth = super::frames::cursor_up(frame);
         let frame = frame.get(..frame.len() - depth * b"\x1b[A".len()).filter(|frame| frame.len() <= MAX_FRAME)?;
         let inside = frame.strip_suffix(b"]")?;
         let open = memrchr(b'[', inside)?;
         let (clock, rest) = clock(inside.get(open + 1..)?)?;
+        let clock = Part::at(open + 1, clock.len());
         let before = frame.get(..open)?.strip_suffix(b" ")?;
         match rest.split_first()? {
             (b'<', rest) => {
@@ -190,13 +330,16 @@ impl<'a> Parts<'a> {
                 let rest = rest.strip_prefix(b"?").or_else(|| Some(self::clock(rest)?.1))?;
                 let sign = memrchr(b'%', before).filter(|_| rest.first() == Some(&b','))?;
                 let counts = before.get(sign + 1..)?.strip_prefix(b"|")?;
-                let start = memrchr(b'|', counts)? + 1;
-                let (done, total) = split(counts.get(start..)?.strip_prefix(b" ")?)?;
-                let head = frame.get(..sign.checked_sub(3)?)?;
-                let percent = frame.get(head.len()..sign)?;
-                let is_percent = percent.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
-                let is_whole = is_percent && percent.last() != Some(&b' ') && is_count(done) && is_count(total);
-                is_whole.then_some(Self { head, unit: b"", count: percent, clock, done, total, is_first, depth })
+                // Behind the bar and its blank.
+                let start = memrchr(b'|', counts)? + 2;
+                let (done, total) = split(counts.get(start - 1..)?.strip_prefix(b" ")?)?;
+                let head = Part(0..sign.checked_sub(3)?);
+                let count = Part(head.0.end..sign);
+                let is_percent = count.of(frame).iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
+                let is_whole = is_percent && frame.get(sign - 1) != Some(&b' ') && is_count(done) && is_count(total);
+                let done = Part::at(sign + 2 + start, done.len());
+                let total = Part::at(done.0.end + 1, total.len());
+                is_whole.then_some(Self { head, unit: Part::default(), count, clock, done, total, is_first, depth })
             }
             (b',', rest) => {
                 let rate = rest.get(..memchr2(b',', b']', rest).unwrap_or(rest.len()))?;
@@ -206,35 +349,28 @@ impl<'a> Parts<'a> {
                 let end = before.iter().rposition(u8::is_ascii_digit)? + 1;
                 let unit = before.get(end..).filter(|unit| !unit.is_empty() && !unit.contains(&b'/'))?;
                 let digits = before.get(..end)?.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-                let head = before.get(..end - digits).filter(|head| head.is_empty() || head.ends_with(b": "))?;
+                before.get(..end - digits).filter(|head| head.is_empty() || head.ends_with(b": "))?;
                 // Numbers with points or exponents, and those in thousands, are read in full.
                 let is_plain = digits < 16 && !matches!(unit.first(), Some(b'.' | b',' | b'_' | b'e' | b'E'));
-                let (count, is_first) = (before.get(end - digits..end)?, rate.contains(&b'?'));
-                is_plain.then_some(Self { head, unit, count, clock, done: count, total: b"", is_first, depth })
+                let done = Part(end - digits..end);
+                is_plain.then(|| Self {
+                    head: Part(0..end - digits),
+                    unit: Part::at(end, unit.len()),
+                    count: done.clone(),
+                    clock,
+                    done,
+                    total: Part::default(),
+                    is_first: rate.contains(&b'?'),
+                    depth,
+                })
             }
             _ => None,
         }
     }
 
-    fn are_of(&self, slot: &Slot) -> bool {
-        self.head == slot.head && self.unit == slot.unit && self.depth == slot.depth
-    }
-
-    /// Of the bar under another name, with a count that can be seen to go on.
-    fn are_of_renamed(&self, slot: &Slot) -> bool {
-        let is_plain = |count: &[u8]| count.iter().all(u8::is_ascii_digit);
-        !self.is_first
-            && (self.unit, self.depth, self.total) == (slot.unit.as_slice(), slot.depth, slot.total.as_slice())
-            && is_plain(self.done)
-            && is_plain(&slot.done)
-            && (self.done.len(), self.done) >= (slot.done.len(), slot.done.as_slice())
-            && renames::differ_by_values(self.head, &slot.head)
-    }
-
-    /// As far as the last one, or further.
-    fn are_behind(&self, slot: &Slot) -> bool {
-        (self.count.len(), self.count) >= (slot.count.len(), slot.count.as_slice())
-            && (self.clock.len(), self.clock) >= (slot.clock.len(), slot.clock.as_slice())
+    /// Whether its count is a whole number.
+    fn is_plain(&self, frame: &[u8]) -> bool {
+        self.done.of(frame).iter().all(u8::is_ascii_digit)
     }
 }
 
@@ -294,9 +430,9 @@ mod tests {
             ("12.3kit [00:17, 50.00it/s]", None),
             ("", None),
         ] {
-            let text = |bytes| std::str::from_utf8(bytes).unwrap();
+            let text = |part: &Part| std::str::from_utf8(part.of(frame.as_bytes())).unwrap();
             let read = Parts::of(frame.as_bytes())
-                .map(|read| (text(read.head), text(read.unit), text(read.count), text(read.clock), read.depth));
+                .map(|read| (text(&read.head), text(&read.unit), text(&read.count), text(&read.clock), read.depth));
             assert_eq!(read, found, "{frame}");
         }
     }

@@ -188,12 +188,34 @@ fn frames_put_off_change_nothing() {
         "\r  7%|▍  | 17/250 [00:14<03:00,  1.40s/it]",
         "\n",
     ];
+    // Frames that differ from one another in digits only, of which some are of the name, and some go back.
+    let alike = [
+        "\rloss 0.31:   6%|▍  | 15/250 [00:12<03:00,  1.40s/it, x=1]",
+        "\rloss 0.32:   6%|▍  | 16/250 [00:13<03:01,  1.41s/it, x=2]",
+        "\rloss 0.33:   7%|▍  | 17/250 [00:13<03:02,  1.42s/it, x=3]",
+        "\rloss 0.33:   7%|▍  | 18/251 [00:14<03:02,  1.42s/it, x=3]",
+        "\rloss 0.33:   7%|▍  | 18/251 [00:15<03:02,  1.42s/it, x=3]\x1b[A",
+        "\rloss 0.34:   6%|▍  | 14/250 [00:15<03:02,  1.42s/it, x=3]",
+        "\rloss 0.35:   7%|▍  | 18/250 [00:11<03:02,  1.42s/it, x=3]",
+        "\rloss 0.31:   0%|▍  | 00/250 [00:00<?, ?it/s]",
+        "\rloss 0.32:   0%|▍  | 00/250 [00:00<?, ?it/s]",
+        "\rworker 1:    7%|▍  | 15/250 [00:12<03:00,  1.40s/it, x=1]",
+        "\rworker 2:    7%|▍  | 16/250 [00:13<03:00,  1.40s/it, x=1]",
+        "\rworker 2:    8%|▍  | 17/250 [00:14<03:00,  1.40s/it, x=9]",
+        "\r3 docs 1: 857docs3 [00:17, 50.00docs3/s]",
+        "\r3 docs 1: 858docs4 [00:18, 50.00docs4/s]",
+        "\r3 docs 2: 859docs4 [00:18, 50.00docs4/s]",
+        "\nINFO a line 7\n",
+        "\n[rank1]: a line\n",
+        "\n[rank1]: ",
+        "\nProgress: 7/9\n",
+    ];
     let mut seed = 1_u32;
     let mut next = move |below: usize| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         usize::try_from(seed >> 16).unwrap() % below
     };
-    for frames in [&restarts[..], &ranks, &in_turn, &renamed] {
+    for frames in [&restarts[..], &ranks, &in_turn, &renamed, &alike] {
         for round in 0..1_000 {
             let text = || {
                 let text = Text::new(&LogFormat::Auto, 4096);
