@@ -8,6 +8,7 @@
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::config::Config;
 use crate::model::{Observation, Time};
@@ -17,6 +18,9 @@ pub const VERSION: u32 = 1;
 
 /// A line of a recording is never longer; a longer one is damage.
 pub const MAX_LINE: usize = 8 * 1024 * 1024;
+
+/// The first line has what an earlier run left, which is larger.
+const MAX_HEAD: usize = 64 * 1024 * 1024;
 
 /// The first line, and the line of each reload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +35,31 @@ pub struct Head {
     pub config: Config,
     /// The rule files, name and text.
     pub rules: Vec<(String, String)>,
+    /// What the run went on with; absent where nothing was left to it, and in the line of a reload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
+}
+
+/// What an earlier run left, as the core keeps it: without it a replay would not decide the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Before {
+    /// Alerts and what was mailed.
+    pub state: Raw,
+    /// What rates and forecasts rest on.
+    pub histories: Raw,
+    /// The machine was booted since.
+    pub another_boot: bool,
+}
+
+/// JSON that is passed on as it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Raw(pub Box<RawValue>);
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }
 
 /// Why a recording cannot be read.
@@ -81,7 +110,8 @@ impl<R: BufRead> Reader<R> {
     /// Reads the head.
     pub fn open(mut input: R) -> Result<(Head, Self), ReadError> {
         let mut buffer = Vec::new();
-        read_line(&mut input, &mut buffer)?;
+        let most = if input.fill_buf()?.starts_with(HEAD_START) { MAX_HEAD } else { MAX_LINE };
+        read_line(&mut input, &mut buffer, most)?;
         let version = serde_json::from_slice::<Version>(&buffer).map_err(|error| ReadError::Head(error.to_string()))?;
         if version.longhaul_recording > VERSION {
             return Err(ReadError::Version { found: version.longhaul_recording });
@@ -94,7 +124,7 @@ impl<R: BufRead> Reader<R> {
     pub fn read(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             self.buffer.clear();
-            if !read_line(&mut self.input, &mut self.buffer)? {
+            if !read_line(&mut self.input, &mut self.buffer, MAX_LINE)? {
                 return Ok(None);
             }
             self.line += 1;
@@ -121,14 +151,15 @@ struct Version {
 }
 
 /// One whole line into `buffer`; false at the end or when the last line is incomplete.
-fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<bool> {
-    let mut limited = io::Read::take(input, MAX_LINE as u64);
+fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>, most: usize) -> io::Result<bool> {
+    let mut limited = io::Read::take(input, most as u64);
     limited.read_until(b'\n', buffer)?;
     if buffer.last() == Some(&b'\n') {
         return Ok(true);
     }
-    if buffer.len() >= MAX_LINE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is longer than 8 MiB"));
+    if buffer.len() >= most {
+        let message = format!("a line is longer than {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(false)
 }

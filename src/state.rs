@@ -14,18 +14,64 @@ use serde::{Deserialize, Serialize};
 
 /// Writes `content` to `folder/name`, all or nothing, readable by its owner only.
 pub fn save(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    save_by(&mut Disk, folder, name, content)
+}
+
+/// What a save does to a file system, so that a test can stop at each step and lose what was not synced.
+trait Steps {
+    /// A file that is open: errors of writing are told to its own descriptor.
+    type File;
+    /// Makes the file anew, with this content.
+    fn write(&mut self, path: &Path, content: &[u8]) -> io::Result<Self::File>;
+    /// Makes its content durable.
+    fn sync(&mut self, file: &Self::File) -> io::Result<()>;
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Makes renames and removals durable.
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()>;
+    fn remove(&mut self, file: &Path) -> io::Result<()>;
+}
+
+fn save_by(steps: &mut impl Steps, folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let temporary = folder.join(format!(".{name}.tmp"));
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&temporary, folder.join(name))?;
-        sync_folder(folder)
+    let mut write = || -> io::Result<()> {
+        let file = steps.write(&temporary, content)?;
+        steps.sync(&file)?;
+        steps.rename(&temporary, &folder.join(name))?;
+        steps.sync_folder(folder)
     };
     write().inspect_err(|_| {
         // Best effort: on a full disk the half-written file only takes space away.
-        let _ = fs::remove_file(&temporary);
+        let _ = steps.remove(&temporary);
     })
+}
+
+/// The real one.
+struct Disk;
+
+impl Steps for Disk {
+    type File = File;
+
+    fn write(&mut self, path: &Path, content: &[u8]) -> io::Result<File> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(content)?;
+        Ok(file)
+    }
+
+    fn sync(&mut self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
+        sync_folder(folder)
+    }
+
+    fn remove(&mut self, file: &Path) -> io::Result<()> {
+        fs::remove_file(file)
+    }
 }
 
 /// Removes `folder/name` so that it stays removed; that it is not there is fine.
@@ -130,6 +176,9 @@ fn free_name(folder: &Path, name: &str) -> PathBuf {
         .find(|path| !path.exists())
         .unwrap_or(first)
 }
+
+#[cfg(test)]
+mod forgetful;
 
 #[cfg(test)]
 mod tests {

@@ -57,8 +57,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyhow::Result<()> {
     let (head, mut reader) = Reader::open(input)?;
     let rules = parse(&head.rules)?;
-    let mut core =
-        Core::new(Arc::new(head.config), rules, head.instance, TimeZone::UTC, head.started, State::default());
+    let before = head.before.as_ref();
+    let state = before.map_or_else(|| Ok(State::default()), |before| serde_json::from_str(before.state.0.get()));
+    let mut core = Core::new(Arc::new(head.config), rules, head.instance, TimeZone::UTC, head.started, state?);
+    if let Some(before) = before {
+        core.resume(serde_json::from_str(before.histories.0.get())?, before.another_boot);
+    }
     let mut shown_at: Option<Time> = None;
     let mut last: Option<Snapshot> = None;
     let mut firing: Vec<String> = Vec::new();

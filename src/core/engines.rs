@@ -10,6 +10,8 @@ mod restarts;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config;
 use crate::estimate::drift::Conditions;
 use crate::estimate::eta::Look;
@@ -37,7 +39,7 @@ const SEVERAL: &str = "several processes answer for it, each with counts of its 
                        let API servers share one PROMETHEUS_MULTIPROC_DIR";
 
 /// One engine: configured, or a target of a pool.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Engine {
     name: EngineName,
     url: String,
@@ -54,6 +56,7 @@ pub struct Engine {
     reason: Option<String>,
     last_scrape: Option<Time>,
     sample: EngineSample,
+    #[serde(with = "crate::model::pairs")]
     ranks: BTreeMap<(String, String), Rank>,
     restarts: Restarts,
     tokens: f64,
@@ -85,6 +88,13 @@ impl Engine {
     /// A target of a pool.
     pub fn target(pool: &config::Pool, name: EngineName, url: String) -> Self {
         Self { pool: Some(pool.name.clone()), ..Self::new(&pool.engine(name, url)) }
+    }
+
+    /// Goes on with what an earlier run of ours knew; how often it is scraped is for this one to say.
+    fn resume(&mut self, before: Self) {
+        let (url, pool) = (std::mem::take(&mut self.url), self.pool.take());
+        let (discovered, longest_gap) = (self.discovered, self.longest_gap);
+        *self = Self { url, pool, discovered, longest_gap, unwatched: false, ..before };
     }
 
     /// An earlier run of ours saw it answer then: if it does not now, it is down and not just never seen.

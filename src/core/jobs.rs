@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::merge::{Merged, SourceKind, merge};
 use super::process::Process;
 use super::trend::Trend;
@@ -36,7 +38,7 @@ const SHORTEST_PATIENCE: Duration = Duration::from_secs(60);
 const MISSED_POLLS: u32 = 3;
 
 /// One job that is watched.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
     /// As configured, or made up for a drop-in file.
     pub config: config::Job,
@@ -47,6 +49,7 @@ pub struct Job {
     process: Process,
     /// Of each of them, the bytes that no other output below it has.
     own: Vec<Option<f64>>,
+    #[serde(skip)]
     merged: Merged,
     /// For its engine, see [`Job::waits_for_engine`].
     waits: bool,
@@ -54,15 +57,18 @@ pub struct Job {
 }
 
 /// What a source last said, and when it was asked.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Seen {
     kind: SourceKind,
     reading: Reading,
     at: Time,
+    /// It was said to an earlier run of ours; nobody has read the source since.
+    #[serde(skip)]
+    before: bool,
 }
 
 /// What is known of the current run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Run {
     seen_at: Option<Time>,
     started: Option<Time>,
@@ -165,6 +171,24 @@ impl Job {
         self
     }
 
+    /// Goes on with what an earlier run of ours knew of it, under the configuration of this one.
+    #[must_use]
+    pub fn resumed(mut self, config: config::Job, poll_interval: Duration) -> Self {
+        self.readings.values_mut().for_each(|seen| seen.before = true);
+        self.reconfigured(config, poll_interval)
+    }
+
+    /// Whether what counts its items was read by this run of ours, and not only by an earlier one.
+    pub fn was_read(&self) -> bool {
+        self.counting().all(|seen| !seen.before)
+    }
+
+    /// Volumes may have other numbers than when the outputs were measured.
+    pub fn forget_outputs(&mut self) {
+        self.outputs.clear();
+        self.own.clear();
+    }
+
     /// A progress source was read.
     pub fn read(&mut self, source: &SourceId, kind: SourceKind, reading: &Reading, at: Time) {
         let looked_at = self.looked_at();
@@ -178,15 +202,16 @@ impl Job {
         // The lengths go to the estimate once; what stays is what stands.
         let counted_by = self.merged.counted_by;
         let stands = Reading { lengths: None, ..reading.clone() };
-        self.readings.insert(source.clone(), Seen { kind, reading: stands, at });
+        let seen = self.readings.insert(source.clone(), Seen { kind, reading: stands, at, before: false });
         self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
-        self.start_anew_if_it_did();
+        self.start_anew_if_it_did(seen.is_some_and(|seen| seen.before));
         if let (Some(before), Some(now)) = (looked_at, self.looked_at())
             && now.since(before) > self.patience
         {
             // Whether what came in the gap took all of it or a moment is not known: pace is measured from here on.
             self.run.items = Pace::default();
             self.run.tokens = Pace::default();
+            self.run.trend.written = Pace::default();
             self.run.eta.unwatched(now.since(before));
         }
         if counted_by.is_some() && counted_by != self.merged.counted_by {
@@ -402,12 +427,18 @@ impl Job {
 
     /// Items settled per second.
     pub fn items_per_second(&self, now: Time) -> Answer<f64> {
-        self.while_it_runs(now, || if self.stands_still(now) { Answer::Known(0.0) } else { self.run.items.read(now) })
+        self.pace(&self.run.items, now)
     }
 
     /// Tokens of done items per second.
     pub fn done_tokens_per_second(&self, now: Time) -> Answer<f64> {
-        self.while_it_runs(now, || if self.stands_still(now) { Answer::Known(0.0) } else { self.run.tokens.read(now) })
+        self.pace(&self.run.tokens, now)
+    }
+
+    fn pace(&self, pace: &Pace, now: Time) -> Answer<f64> {
+        // Since the last look nobody knows of a silence; a restart of ours is such a time, and a poll that is late.
+        let seen = self.looked_at().map_or(now, |looked| looked.min(now));
+        self.while_it_runs(now, || if self.stands_still(now) { Answer::Known(0.0) } else { pace.read(seen) })
     }
 
     /// When it will be done.
@@ -465,8 +496,11 @@ impl Job {
 
     /// When what counts its items was last read; of several parts the one that was not read for longest.
     fn looked_at(&self) -> Option<Time> {
-        let counting = self.readings.values().filter(|seen| Some(seen.kind) == self.merged.counted_by);
-        counting.map(|seen| seen.at).min()
+        self.counting().map(|seen| seen.at).min()
+    }
+
+    fn counting(&self) -> impl Iterator<Item = &Seen> {
+        self.readings.values().filter(|seen| Some(seen.kind) == self.merged.counted_by)
     }
 
     fn while_somebody_looks<T>(&self, now: Time, read: impl FnOnce() -> Answer<T>) -> Answer<T> {
@@ -486,13 +520,14 @@ impl Job {
         }
     }
 
-    fn start_anew_if_it_did(&mut self) {
+    /// `unwatched`: the source was last read by an earlier run of ours, so whether it was replaced nobody saw.
+    fn start_anew_if_it_did(&mut self, unwatched: bool) {
         // Not what is settled: that goes back once when a log turns out to count failures among what is done.
         let (Some(now), Some(before)) = (self.merged.done.or(self.merged.failed), self.run.counted) else { return };
         if now >= before {
             return;
         }
-        if self.run.ended.is_some() || self.merged.generation > self.run.generation {
+        if self.run.ended.is_some() || self.merged.generation > self.run.generation || unwatched {
             self.run = Run::new(&self.config, self.patience);
         } else {
             // Fewer lines in files that are still the same: somebody edits them. The run goes on, its pace starts anew.
@@ -534,8 +569,12 @@ impl Job {
 
     #[allow(clippy::cast_precision_loss)]
     fn bytes_written(&self) -> Option<f64> {
+        if self.config.outputs.is_empty() {
+            return self.merged.bytes;
+        }
+        // Not the bytes of what is read until then: to count something else is no movement.
         let outputs: Option<u64> = self.outputs.iter().map(|output| output.bytes).sum();
-        if self.outputs.is_empty() { self.merged.bytes } else { outputs.map(|bytes| bytes as f64) }
+        outputs.filter(|_| !self.outputs.is_empty()).map(|bytes| bytes as f64)
     }
 
     fn end(&self, now: Time) -> Option<Time> {

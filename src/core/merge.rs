@@ -11,12 +11,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::estimate::eta::OwnClock;
 use crate::model::Time;
 use crate::model::job::Reading;
 
 /// The kinds of progress source, best for counts first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SourceKind {
     /// One line an item.
     Jsonl,

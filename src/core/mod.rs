@@ -8,6 +8,7 @@ mod ahead;
 mod cause;
 pub mod engines;
 pub mod gpus;
+pub mod histories;
 pub mod jobs;
 pub mod merge;
 mod message;
@@ -32,6 +33,7 @@ use crate::model::snapshot::AlertView;
 use crate::model::{EngineName, Observation, Snapshot, Time};
 use crate::notify::{self, Message, Notifier};
 
+pub use histories::Histories;
 use world::World;
 
 /// Everything that decides.
@@ -45,6 +47,7 @@ pub struct Core {
     mails: bool,
     alerts: Vec<AlertView>,
     evaluated_at: Option<Time>,
+    ticked_at: Option<Time>,
 }
 
 /// What a restart must not forget.
@@ -95,7 +98,22 @@ impl Core {
             mails: true,
             alerts: Vec::new(),
             evaluated_at: None,
+            ticked_at: None,
         }
+    }
+
+    /// Goes on with what an earlier run of ours saw, before anything is observed; false when it cannot be of our time
+    /// line. After another boot volumes may have other numbers.
+    pub fn resume(&mut self, mut before: Histories, another_boot: bool) -> bool {
+        if another_boot {
+            before.after_a_boot();
+        }
+        self.world.resume(before)
+    }
+
+    /// For a restart, besides [`Core::state`]: as of the last tick.
+    pub fn histories(&self) -> histories::Kept<'_> {
+        self.world.histories(self.ticked_at)
     }
 
     /// Another configuration and other rules from here on. What stayed keeps its state; an alert whose rule is gone is
@@ -120,6 +138,7 @@ impl Core {
     pub fn observe(&mut self, observation: &Observation) -> Option<Outcome> {
         let mut snapshot = self.world.observe(observation)?;
         let at = observation.at;
+        self.ticked_at = Some(at);
         let due = self.evaluated_at.is_none_or(|last| at.since(last) >= self.config.alerting.evaluation_interval);
         let mut messages = Vec::new();
         if due {

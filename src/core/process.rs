@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::process::{Exit, LivingState, ProcessReading};
 use crate::model::snapshot::{ProcessState, ProcessView};
 use crate::model::{Answer, Time};
 use crate::text;
 
 /// What is known of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Process {
     reading: Option<(Time, ProcessReading)>,
     /// Why it cannot be looked at now.

@@ -11,6 +11,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::jobs::Job;
 use super::world::World;
 use crate::estimate::storage;
@@ -18,7 +20,8 @@ use crate::model::snapshot::{JobView, RoomView, VolumeView, WriterView};
 use crate::model::{Answer, Bounds, Time, VolumeId};
 
 /// What jobs have written to a volume, and under which paths.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Outputs {
     pub(super) bytes: f64,
     pub(super) paths: Vec<String>,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::histories::Jobs;
 use super::jobs::Job;
 use super::merge::SourceKind;
 use crate::config::{self, Progress, ProgressKind};
@@ -59,6 +60,30 @@ impl Roster {
         self.poll_interval = poll_interval;
     }
 
+    /// Goes on with what an earlier run of ours knew, of jobs that are still configured and of drop-in files.
+    pub fn resume(&mut self, before: Jobs) {
+        let mut known: BTreeMap<JobName, Job> =
+            before.configured.into_iter().map(|job| (job.config.name.clone(), job)).collect();
+        let poll_interval = self.poll_interval;
+        for job in &mut self.configured {
+            if let Some(before) = known.remove(&job.config.name) {
+                *job = before.resumed(job.config.clone(), poll_interval);
+            }
+        }
+        let drop_ins = before.drop_ins.into_iter().filter(|job| self.get(&job.config.name).is_none());
+        self.drop_ins = drop_ins
+            .map(|job| {
+                let name = job.config.name.clone();
+                (name.clone(), job.resumed(config::Job::new(name), poll_interval))
+            })
+            .collect();
+    }
+
+    /// For the next run of the program: configured jobs, then drop-in ones.
+    pub fn kept(&self) -> (&[Job], impl Iterator<Item = &Job>) {
+        (&self.configured, self.drop_ins.values())
+    }
+
     /// A progress source of a configured job was read; false when there is no such job.
     pub fn read(&mut self, job: &JobName, source: &SourceId, reading: &Reading, at: Time) -> bool {
         let kind = self.kinds.get(source).copied();
@@ -85,6 +110,10 @@ impl Roster {
         }
         self.turned_away += turned_away.saturating_sub(self.turned_away_now);
         self.turned_away_now = turned_away;
+    }
+
+    fn get(&self, name: &JobName) -> Option<&Job> {
+        self.configured.iter().find(|job| job.config.name == *name)
     }
 
     /// The job of that name.

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::snapshot::SourceView;
 use crate::model::{Answer, Failure, FailureKind, SourceId, Time};
 
 /// All sources seen so far, by name.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sources {
     by_id: BTreeMap<SourceId, Source>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Source {
     last_success: Option<Time>,
     took: Option<u64>,
@@ -34,6 +38,12 @@ impl Sources {
         source.took = took;
         *source.failures.entry(failure.kind).or_default() += 1;
         source.failure = Some(failure.clone());
+    }
+
+    /// Goes on with what an earlier run of ours knew of sources that `keep` wants.
+    pub fn resume(&mut self, before: Self, keep: impl Fn(&SourceId) -> bool) {
+        *self = before;
+        self.retain(keep);
     }
 
     /// Forgets sources that `keep` does not want any more.

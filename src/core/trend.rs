@@ -3,6 +3,8 @@
 //!
 //! Apart from [`super::jobs`], which decides what a run is and where it stands; all of this starts anew with a run.
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::Baseline;
 use crate::estimate::cut::{self, Cut};
 use crate::estimate::drift::{Conditions, Drift};
@@ -16,7 +18,8 @@ use crate::model::snapshot::TimeoutView;
 const OWN_REQUESTS: f64 = 50.0;
 
 /// The trends of one run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Trend {
     /// Of the bytes of its output.
     pub written: Pace,
@@ -33,7 +36,8 @@ pub struct Trend {
 }
 
 /// Prompt tokens and requests, since the engine began and since the run was first seen.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Prompts {
     before: Option<(f64, f64)>,
     all: (f64, f64),

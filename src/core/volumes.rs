@@ -4,6 +4,8 @@ mod doubt;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::room::Outputs;
 use crate::config::WatchedVolume;
 use crate::estimate::fill::Fill;
@@ -13,14 +15,15 @@ use crate::model::{Answer, Bounds, JobName, Time, VolumeId};
 use doubt::Doubt;
 
 /// All volumes of the mount table and the configured paths.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Volumes {
     by_id: BTreeMap<VolumeId, Volume>,
     outputs: BTreeMap<VolumeId, Outputs>,
     paths: Option<Vec<PathReading>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Volume {
     mount: Mount,
     space: Option<Space>,
@@ -33,20 +36,32 @@ struct Volume {
     others: Fill,
     /// What jobs had written at the last measurement.
     outputs: Outputs,
+    /// All of it is what an earlier run of ours knew.
+    #[serde(skip)]
+    before: bool,
+}
+
+impl Volume {
+    fn is(&self, mount: &Mount) -> bool {
+        (&self.mount.device, &self.mount.fstype, &self.mount.mountpoint)
+            == (&mount.device, &mount.fstype, &mount.mountpoint)
+    }
 }
 
 impl Volumes {
     /// The mount table, complete. A volume that came back under the same device number is a new one if it is another
-    /// file system by its label.
+    /// file system by its label; one that an earlier run of ours knew may have another number after a boot.
     pub fn mounted(&mut self, mounts: &[Mount]) {
         let mut before = std::mem::take(&mut self.by_id);
         for mount in mounts {
-            let kept = before.remove(&mount.id).filter(|volume| {
-                (&volume.mount.device, &volume.mount.fstype, &volume.mount.mountpoint)
-                    == (&mount.device, &mount.fstype, &mount.mountpoint)
-            });
+            let renumbered = || before.values().find(|volume| volume.before && volume.is(mount));
+            let id = match before.get(&mount.id) {
+                Some(volume) if volume.is(mount) => Some(&mount.id),
+                _ => renumbered().map(|volume| &volume.mount.id),
+            };
+            let kept = id.cloned().and_then(|id| before.remove(&id));
             let volume = match kept {
-                Some(volume) => Volume { mount: mount.clone(), ..volume },
+                Some(volume) => Volume { mount: mount.clone(), before: false, ..volume },
                 None => Volume {
                     mount: mount.clone(),
                     space: None,
@@ -56,6 +71,7 @@ impl Volumes {
                     files: Fill::default(),
                     others: Fill::default(),
                     outputs: Outputs::default(),
+                    before: false,
                 },
             };
             self.by_id.insert(mount.id.clone(), volume);
@@ -94,6 +110,12 @@ impl Volumes {
     /// Where the configured paths are.
     pub fn located(&mut self, paths: &[PathReading]) {
         self.paths = Some(paths.to_vec());
+    }
+
+    /// Goes on with what an earlier run of ours knew.
+    pub fn resume(&mut self, before: Self) {
+        *self = before;
+        self.by_id.values_mut().for_each(|volume| volume.before = true);
     }
 
     /// Other paths may be configured now; where they are is said again soon.

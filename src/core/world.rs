@@ -29,14 +29,14 @@ use super::volumes::Volumes;
 pub struct World {
     pub(super) config: Arc<Config>,
     instance: String,
-    started: Time,
+    pub(super) started: Time,
     pub(super) wall_offset: f64,
     pub(super) roster: Roster,
-    engines: Engines,
+    pub(super) engines: Engines,
     pub(super) volumes: Volumes,
     pub(super) ledger: Ledger,
     gpus: Gpus,
-    sources: Sources,
+    pub(super) sources: Sources,
     workers: BTreeMap<WorkerName, (bool, u64)>,
     integrations: BTreeMap<String, IntegrationView>,
     outbox: (u64, bool),
@@ -81,6 +81,14 @@ impl World {
         let mut gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
         gone.extend(gone_engines.iter().map(SourceId::engine));
         self.sources.retain(|source| !gone.contains(source));
+    }
+
+    /// The sources of which there will be news, those of GPUs aside.
+    pub(super) fn expected_sources(&self) -> BTreeSet<SourceId> {
+        let engines = self.engines.iter().map(|engine| SourceId::engine(engine.name()));
+        let processes = self.config.jobs.iter().map(|job| SourceId::process(&job.name));
+        let own = [SourceId::mounts(), SourceId::paths()];
+        sources_of(&self.config).into_iter().chain(engines).chain(processes).chain(own).collect()
     }
 
     /// When each engine last answered, in Unix seconds by the wall clock: an earlier run's time line is not ours.
@@ -313,6 +321,11 @@ impl World {
             {
                 job.remember_forecast(at, unix(at), started);
                 let forecast = job.forecast(at).get().map(|forecast| (forecast.seconds, forecast.mode));
+                // Until it is read, a job is as it was some seconds before the end of the run before, and what is on the
+                // ledger is newer.
+                if !job.was_read() {
+                    continue;
+                }
                 self.ledger.record(&name, Standing { started, settled, total, forecast }, unix(at));
             }
         }

@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Looks that are kept; then every second one is dropped.
 const MAX_POINTS: usize = 128;
 
@@ -34,7 +36,7 @@ const STEADY: f64 = 0.85;
 const BURST: f64 = 0.2;
 
 /// What one scrape says.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     /// Tokens generated that no finished request explains.
     pub held: f64,
@@ -56,7 +58,8 @@ pub struct Timeout {
 }
 
 /// Watches the engines of one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Cut {
     points: VecDeque<Look>,
     before: Option<Look>,

@@ -16,6 +16,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::Baseline;
 use crate::model::{Answer, Time};
 
@@ -60,7 +62,8 @@ const USUAL_DEVIATION: f64 = 0.05;
 const HALF: f64 = 0.75;
 
 /// What a scrape of a job's engines says.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Conditions {
     /// Tokens generated, growing.
     pub generated: f64,
@@ -118,7 +121,8 @@ pub enum Condition {
 }
 
 /// A batch, or the mean of several.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Batch {
     seconds: f64,
     tokens: f64,
@@ -130,7 +134,8 @@ struct Batch {
 }
 
 /// The level at one number of requests.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Reference {
     running: f64,
     batches: f64,
@@ -143,7 +148,8 @@ struct Reference {
 }
 
 /// The throughput of one run of a job.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Drift {
     before: Option<(Conditions, Time)>,
     under_way: Batch,
@@ -157,7 +163,7 @@ pub struct Drift {
     judged: Option<Judged>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Judged {
     expected: f64,
     ratio: f64,

@@ -37,6 +37,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
@@ -65,7 +67,7 @@ const MOST_POINTS: f64 = 400.0;
 const NEW_PART: f64 = 0.07;
 
 /// What one look at the job says.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Items done or failed: they will not come again.
     pub settled: f64,
@@ -76,7 +78,7 @@ pub struct Evidence {
 }
 
 /// A line of the job's log that had both a count and a time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OwnClock {
     /// Items done or failed on that line.
     pub settled: f64,
@@ -87,7 +89,7 @@ pub struct OwnClock {
 }
 
 /// A forecast.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Seconds left.
     pub seconds: Bounds,
@@ -100,7 +102,8 @@ pub struct Forecast {
 }
 
 /// What is known of a job before it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// A source will tell the length of each finished answer.
     pub lengths: bool,
@@ -111,7 +114,8 @@ pub struct Settings {
 }
 
 /// The estimator of one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Eta {
     settings: Settings,
     plain: Plain,
@@ -166,7 +170,7 @@ pub struct Eta {
 }
 
 /// The forecast as it was made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Made {
     forecast: Forecast,
     at: Time,

@@ -18,6 +18,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Answer, Bounds, Time};
 
 /// Below this much history nothing is said.
@@ -43,7 +45,8 @@ const LAST_ROOM: f64 = 0.08;
 const MAX_GAP: Duration = Duration::from_secs(1800);
 
 /// The history of one volume's available bytes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Fill {
     short: Window,
     long: Window,
@@ -53,7 +56,8 @@ pub struct Fill {
 }
 
 /// Ups and downs that are no noise.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Swings {
     /// The highest since the last cleanup.
     top: f64,
@@ -64,7 +68,7 @@ struct Swings {
 }
 
 /// Where a fall ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Low {
     at: Time,
     level: f64,
@@ -73,7 +77,8 @@ struct Low {
 }
 
 /// Samples at a distance.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Window {
     samples: VecDeque<(Time, f64)>,
     /// Of available space.

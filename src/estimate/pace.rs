@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Answer, Time};
 
 /// Steps older than this are forgotten while there are newer ones enough.
@@ -20,7 +22,8 @@ const MIN_STEPS: usize = 4;
 const MAX_STEPS: usize = 150;
 
 /// The pace of one count.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Pace {
     steps: VecDeque<(Time, f64)>,
     /// The last step, which may not be in `steps` yet because it is too close to the one before it.

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Answer, Time};
 
 /// Samples older than this are forgotten.
@@ -15,7 +17,8 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 const MAX_SAMPLES: usize = 128;
 
 /// The rate of one counter.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CounterRate {
     samples: VecDeque<(Time, f64)>,
     /// A value below the last sample, until another one bears it out.

@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::snapshot::{EstimateMode, RevisionCause, RevisionView};
 
 /// The part of the time left by which the end has to move to be news.
@@ -26,7 +28,7 @@ const FIRST: usize = 4;
 const LAST: usize = 12;
 
 /// A forecast with what it is made of.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// Unix seconds.
     pub at: f64,
@@ -47,7 +49,8 @@ pub struct Picture {
 }
 
 /// What became of the forecasts of one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Revisions {
     base: Option<Picture>,
     first: Vec<RevisionView>,

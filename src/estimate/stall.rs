@@ -14,6 +14,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Answer, Time};
 
 /// Gaps between movements that are remembered.
@@ -26,7 +28,8 @@ const FEWEST_GAPS: usize = 3;
 const PATIENCE: u32 = 3;
 
 /// What moves. `None` is not known now, which is no movement.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
     /// Items done and failed.
     pub settled: Option<f64>,
@@ -37,7 +40,7 @@ pub struct Counts {
 }
 
 /// Watches one job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stall {
     counts: Counts,
     last_moved: Option<Time>,

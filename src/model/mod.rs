@@ -11,6 +11,7 @@ pub mod ids;
 pub mod job;
 pub mod observation;
 pub mod outlook;
+pub mod pairs;
 pub mod process;
 pub mod snapshot;
 pub mod time;

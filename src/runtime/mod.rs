@@ -11,6 +11,7 @@
 //! sender, whose messages are on disk already. Nothing waits for what can hang: a worker in an uninterruptible call is
 //! left behind, and whoever calls [`Running::stop`] exits after [`SHUTDOWN_DEADLINE`] whatever is left.
 
+mod keeping;
 mod source_log;
 mod spine;
 mod storage;
@@ -95,7 +96,8 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
     let addresses: Vec<String> = bound.iter().map(|bound| bound.at().to_string()).collect();
     let instance = instance(&bound);
 
-    let clock = Clock::start();
+    let mut storage = if act { Some(storage::Storage::open(&config.storage)?) } else { None };
+    let (clock, since) = keeping::clock(storage.as_mut());
     let started = clock.now();
     let head = head(started, &instance, &config, rule_files);
     let config = Arc::new(config);
@@ -113,8 +115,15 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
         back: observations.clone().downgrade(),
         publish,
         record,
-        act,
+        storage,
+        since,
     })?;
+    // Files are dated by the wall clock: how far it is away from a line that goes on is the first thing to know.
+    let offset = Some(clock.wall_offset()).filter(|offset| offset.abs() > WALL_STEP_SECONDS);
+    if let Some(offset) = offset {
+        tracing::info!(seconds = offset, "the wall clock was set since our time line began");
+        observations.send(own(&clock, Fact::WallClock { offset })).await?;
+    }
 
     let mut tasks = JoinSet::new();
     let (plan, plans) = watch::channel(Plan::new(&config, clock.anchor()));
@@ -131,7 +140,7 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
         observations.clone(),
         stopping.clone(),
     ));
-    tasks.spawn(until(stopping.clone(), ticks(clock, observations.clone())));
+    tasks.spawn(until(stopping.clone(), ticks(clock, offset.unwrap_or(0.0), observations.clone())));
     let state = web::State::new(snapshots.clone(), &telemetry_path, lifecycle)?;
     tasks.spawn(web::serve(bound, state, stopped(stopping)));
     Ok(Running { snapshots, addresses, instance, clock, started, configs, heads, observations, stop, tasks, spine })
@@ -151,6 +160,7 @@ fn head(started: Time, instance: &str, config: &Config, rules: Vec<(String, Stri
         instance: config.alerting.instance.clone().unwrap_or_else(|| instance.to_owned()),
         config: config.clone(),
         rules,
+        before: None,
     }
 }
 
@@ -170,8 +180,7 @@ impl Running {
             }
         };
         let fact = Fact::Reload { failure };
-        let observation = Observation { at: self.clock.now(), source: SourceId::own(), took: None, fact };
-        self.observations.send(observation).await.map_err(|_| "longhaul is stopping".to_owned())?;
+        self.observations.send(own(&self.clock, fact)).await.map_err(|_| "longhaul is stopping".to_owned())?;
         outcome
     }
 
@@ -209,11 +218,10 @@ impl Running {
 }
 
 /// A tick a second, and a fact when somebody set the wall clock.
-async fn ticks(clock: Clock, out: mpsc::Sender<Observation>) {
+async fn ticks(clock: Clock, mut known_offset: f64, out: mpsc::Sender<Observation>) {
     let mut interval = tokio::time::interval(TICK);
     // After a suspend one tick is enough.
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut known_offset = 0.0;
     let mut first = FIRST_TICKS.into_iter();
     interval.tick().await;
     loop {
@@ -226,7 +234,7 @@ async fn ticks(clock: Clock, out: mpsc::Sender<Observation>) {
         }
         facts.push(Fact::Tick);
         for fact in facts {
-            if out.send(Observation { at: clock.now(), source: SourceId::own(), took: None, fact }).await.is_err() {
+            if out.send(own(&clock, fact)).await.is_err() {
                 return;
             }
         }
@@ -235,6 +243,11 @@ async fn ticks(clock: Clock, out: mpsc::Sender<Observation>) {
             None => _ = interval.tick().await,
         }
     }
+}
+
+/// What Longhaul itself says.
+fn own(clock: &Clock, fact: Fact) -> Observation {
+    Observation { at: clock.now(), source: SourceId::own(), took: None, fact }
 }
 
 /// Runs `work` until it ends or all stops.

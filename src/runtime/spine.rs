@@ -4,7 +4,6 @@
 //! "mailed" is saved. Killed between the two, the next run decides the same message again under the same name, so the
 //! worst is a mail that arrives twice, and none is lost.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,16 +12,16 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 use jiff::tz::TimeZone;
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
+use super::keeping::{Keeping, Left};
 use super::source_log::SourceLog;
-use super::storage::{DECISIONS, OFFSETS, Storage};
+use super::storage::Storage;
 use crate::alerts::Rules;
-use crate::clock::Clock;
+use crate::clock::{Clock, Since};
 use crate::config::{self, Config};
-use crate::core::{Core, Outcome, State};
-use crate::model::{Fact, Observation, Snapshot, SourceId};
+use crate::core::{Core, Outcome};
+use crate::model::{Fact, Observation, Snapshot};
 use crate::notify::email::Mailer;
 use crate::notify::log::Transitions;
 use crate::notify::outbox::{Folder, Outbox};
@@ -53,8 +52,10 @@ pub struct Parts {
     pub publish: watch::Sender<Option<Arc<Snapshot>>>,
     /// Where the recording goes.
     pub record: Option<PathBuf>,
-    /// Mail and keep state.
-    pub act: bool,
+    /// To mail and keep state; none for a run that only records.
+    pub storage: Option<Storage>,
+    /// How our time line went on.
+    pub since: Since,
 }
 
 /// Another configuration, checked.
@@ -67,60 +68,41 @@ pub struct Reconfiguration {
 }
 
 /// Opens what must be open before anything runs, and starts the thread. Also what the readers of an earlier run left.
-pub fn start(parts: Parts) -> anyhow::Result<(JoinHandle<()>, Kept)> {
-    let storage = if parts.act { Some(Storage::open(&parts.config.storage)?) } else { None };
-    let kept = storage.as_ref().map(|storage| storage.restore(&OFFSETS)).unwrap_or_default();
-    let mut offsets = Offsets { kept, changed: false };
-    offsets.retain(&parts.config);
-    let kept = offsets.kept.clone();
-    let recorder = parts.record.as_deref().map(|path| Recorder::create(path, &parts.head)).transpose()?;
+pub fn start(mut parts: Parts) -> anyhow::Result<(JoinHandle<()>, Kept)> {
+    let storage = parts.storage.take();
+    let left = storage.as_ref().map(|storage| Left::restore(storage, parts.since)).unwrap_or_default();
+    let keeping = storage.map(|storage| Keeping::new(storage, parts.clock, &parts.config));
+    let kept = keeping.as_ref().map(|keeping| keeping.offsets().clone()).unwrap_or_default();
+    let recorder = match parts.record.as_deref() {
+        None => None,
+        Some(path) => {
+            let head = Head { before: left.recorded(), ..parts.head.clone() };
+            Some(Recorder::create(path, &head)?)
+        }
+    };
     let spine = std::thread::Builder::new()
         .name("core".to_owned())
-        .spawn(move || run(parts, storage, offsets, recorder))
+        .spawn(move || run(parts, left, keeping, recorder))
         .context("cannot start a thread")?;
     Ok((spine, kept))
 }
 
-/// How far the readers are, and whether the disk does not know it yet.
-struct Offsets {
-    kept: Kept,
-    changed: bool,
-}
-
-impl Offsets {
-    /// What is not configured any more is nobody's.
-    fn retain(&mut self, config: &Config) {
-        let of = |job: &config::Job| -> Vec<SourceId> {
-            job.progress.iter().map(|progress| SourceId::progress(&job.name, &progress.which)).collect()
-        };
-        let sources: BTreeSet<SourceId> = config.jobs.iter().flat_map(of).collect();
-        self.kept.retain(|source, _| sources.contains(source));
-    }
-
-    fn take(&mut self, source: &SourceId, kept: &Value) {
-        self.kept.insert(source.clone(), kept.clone());
-        self.changed = true;
-    }
-
-    fn save(&mut self, storage: &mut Storage) {
-        // What the disk refused is tried again.
-        self.changed = self.changed && !storage.keep(&OFFSETS, &self.kept);
-    }
-}
-
-fn run(mut parts: Parts, mut storage: Option<Storage>, mut offsets: Offsets, mut recorder: Option<Recorder>) {
-    let state = storage.as_ref().map_or_else(State::default, |storage| storage.restore(&DECISIONS));
+fn run(mut parts: Parts, mut left: Left, mut keeping: Option<Keeping>, mut recorder: Option<Recorder>) {
+    let state = std::mem::take(&mut left.state);
     let mut post = Post { sender: None, email: None, clock: parts.clock, back: parts.back };
-    post.configure(storage.as_ref(), parts.config.notify.email.as_ref());
+    post.configure(keeping.as_ref().map(Keeping::storage), parts.config.notify.email.as_ref());
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
     let started = parts.head.started;
     let mut core = Core::new(parts.config.clone(), parts.rules, parts.head.instance, zone, started, state);
+    left.give(&mut core);
     core.decide_messages(post.sender.is_some());
     let mut transitions = Transitions::default();
     let mut sources = SourceLog::default();
     while let Some(observation) = parts.inbox.blocking_recv() {
         if let Fact::Kept { kept } = &observation.fact {
-            offsets.take(&observation.source, kept);
+            if let Some(keeping) = &mut keeping {
+                keeping.take(&observation.source, kept);
+            }
             continue;
         }
         if matches!(observation.fact, Fact::Reload { failure: None })
@@ -132,8 +114,10 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut offsets: Offsets, mut
                 tracing::error!(%error, "cannot write the recording; it ends here");
                 recorder = None;
             }
-            offsets.retain(&head.config);
-            post.configure(storage.as_ref(), head.config.notify.email.as_ref());
+            if let Some(keeping) = &mut keeping {
+                keeping.reconfigure(&head.config);
+            }
+            post.configure(keeping.as_ref().map(Keeping::storage), head.config.notify.email.as_ref());
             core.reconfigure(Arc::new(head.config), rules, head.instance);
             core.decide_messages(post.sender.is_some());
         }
@@ -150,17 +134,14 @@ fn run(mut parts: Parts, mut storage: Option<Storage>, mut offsets: Offsets, mut
         }
         parts.publish.send_replace(Some(Arc::new(snapshot)));
         // A state that says "mailed" must not be on disk before the mail is.
+        let mailed = !messages.is_empty();
         let durable = post.sender.as_ref().is_none_or(|sender| sender.submit(messages));
-        if evaluated && let Some(storage) = &mut storage {
-            if durable {
-                storage.keep(&DECISIONS, &core.state());
-            }
-            offsets.save(storage);
+        if evaluated && let Some(keeping) = &mut keeping {
+            keeping.evaluated(&core, mailed, durable, observation.at);
         }
     }
-    if let Some(storage) = &mut storage {
-        storage.keep(&DECISIONS, &core.state());
-        offsets.save(storage);
+    if let Some(keeping) = &mut keeping {
+        keeping.end(&core);
     }
     if let Some(sender) = post.sender {
         sender.stop();

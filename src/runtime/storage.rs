@@ -17,6 +17,8 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::keeping::Past;
+use crate::clock::Line;
 use crate::core::State;
 use crate::estimate::scorecard::Ledger;
 use crate::state::{self, Restored};
@@ -41,6 +43,10 @@ impl<T> Piece<T> {
 pub const DECISIONS: Piece<State> = Piece::new("state.json", 1);
 /// How far the readers of progress files are.
 pub const OFFSETS: Piece<Kept> = Piece::new("offsets.json", 1);
+/// What rates and forecasts rest on.
+pub const HISTORIES: Piece<Past> = Piece::new("histories.json", 1);
+/// The time line on which all moments of the other pieces are.
+pub const LINE: Piece<Option<Line>> = Piece::new("clock.json", 1);
 
 /// An open folder.
 #[derive(Debug)]
@@ -106,7 +112,7 @@ impl Storage {
     }
 
     /// Saves; a failure is said once, and once more when it works again. Whether it is on disk.
-    pub fn keep<T: Serialize>(&mut self, piece: &Piece<T>, state: &T) -> bool {
+    pub fn keep<T>(&mut self, piece: &Piece<T>, state: &impl Serialize) -> bool {
         let saved = self.hold().and_then(|()| Ok(state::keep(&self.folder, piece.file, piece.version, state)?));
         let is_saved = saved.is_ok();
         match (saved, self.failing) {

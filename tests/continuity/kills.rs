@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use longhaul::core::State;
+use longhaul::core::{Histories, State};
 use longhaul::notify::Message;
 use longhaul::notify::outbox::{Entry, Store};
 use longhaul::state::{self, Restored};
@@ -65,6 +65,18 @@ impl Disk {
 
     pub fn keep_state(&self, state: &State) {
         let _ = self.write("state", &self.0.folder, "state.json", state);
+    }
+
+    pub fn restore_histories(&self) -> Histories {
+        match state::restore(&self.0.folder, "histories.json", 1).unwrap() {
+            Restored::State(histories) => histories,
+            Restored::Fresh => Histories::default(),
+            Restored::SetAside { reason, .. } => panic!("a kill damaged the histories: {reason}"),
+        }
+    }
+
+    pub fn keep_histories(&self, histories: &impl Serialize) {
+        let _ = self.write("histories", &self.0.folder, "histories.json", histories);
     }
 
     fn outbox(&self) -> PathBuf {
@@ -168,11 +180,11 @@ fn killed_anywhere_no_mail_is_lost_and_at_most_one_is_repeated() {
         assert_eq!(expected.iter().filter(|subject| subject.contains(part)).count(), 1, "{part}: {expected:?}");
     }
     // Every operation of the outbox and the state that follows it, in every way; of the others some, in one way each.
-    let touches = |at: usize| operations[at] != "state";
+    let touches = |at: usize| !["state", "histories"].contains(&operations[at]);
     let near = (0..operations.len()).filter(|&at| touches(at) || at > 0 && touches(at - 1));
     let every_way = [Died::Before, Died::Inside, Died::After];
     let mut kills: Vec<(usize, Died)> = near.flat_map(|at| every_way.map(|died| (at, died))).collect();
-    kills.extend((0..9).map(|number| (number * operations.len() / 9, every_way[number % 3])));
+    kills.extend((0..12).map(|number| (number * operations.len() / 12, every_way[number % 3])));
     assert!(kills.len() > 25, "{kills:?} of {operations:?}");
     let mut repeated = 0;
     for (at, died) in kills {

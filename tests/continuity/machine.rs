@@ -149,10 +149,12 @@ impl Sidecar {
         let rules = include_str!("../../alerts/longhaul.rules.yml").to_owned();
         let rules = Rules::parse(&[("longhaul.rules.yml".to_owned(), rules)]).unwrap();
         let state: State = disk.restore_state();
-        // A time line begins with the wall clock as it stands then.
+        // The time line of the run before goes on.
         let started = world.now();
+        let mut core = Core::new(Arc::new(config()), rules, "box:10787".into(), TimeZone::UTC, started, state);
+        assert!(core.resume(disk.restore_histories(), false));
         Self {
-            core: Core::new(Arc::new(config()), rules, "box:10787".into(), TimeZone::UTC, started, state),
+            core,
             outbox: Outbox::with_store(disk.clone(), 1000),
             folder: disk.folder().to_owned(),
             disk,
@@ -176,6 +178,9 @@ impl Sidecar {
             let mut durable = true;
             for message in messages {
                 durable &= self.outbox.accept(message);
+            }
+            if evaluated {
+                self.disk.keep_histories(&self.core.histories());
             }
             if evaluated && durable {
                 self.disk.keep_state(&self.core.state());

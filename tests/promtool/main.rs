@@ -10,6 +10,7 @@
 
 mod expressions;
 mod judge;
+#[path = "../support/random.rs"]
 mod random;
 mod snapshots;
 

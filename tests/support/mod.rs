@@ -10,6 +10,7 @@ pub mod golden;
 pub mod hangfs;
 pub mod nvml;
 pub mod peers;
+pub mod random;
 pub mod sidecar;
 pub mod smtp;
 pub mod snapshot;

@@ -102,6 +102,7 @@ fn main() {
         instance: "gpu-box-3:10787".to_owned(),
         config: config(&args),
         rules: vec![("longhaul.rules.yml".to_owned(), include_str!("../../alerts/longhaul.rules.yml").to_owned())],
+        before: None,
     };
     let mut out = BufWriter::new(File::create(&args.out).unwrap());
     recording::write_head(&mut out, &head).unwrap();

@@ -4,16 +4,20 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::Engine;
 use crate::config;
 use crate::model::observation::Target;
 use crate::model::{EngineName, Time};
 
 /// The engines of a run: those of the configuration, and what its pools have at the moment.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Engines {
     all: Vec<Engine>,
     /// When engines that are not there yet answered an earlier run of ours.
+    #[serde(skip)]
     remembered: BTreeMap<EngineName, Time>,
 }
 
@@ -39,6 +43,29 @@ impl Engines {
         self.all
             .extend(known.into_iter().filter(|engine| engine.pool.as_ref().is_some_and(|pool| pools.contains(&pool))));
         names.into_iter().filter(|name| !self.all.iter().any(|engine| engine.name == *name)).collect()
+    }
+
+    /// Goes on with what an earlier run of ours knew of those that are still what they were, and of the targets of
+    /// pools, which come with the first look at their files.
+    pub fn resume(&mut self, before: Self, config: &config::Config) {
+        for known in before.all {
+            match &known.pool {
+                None => {
+                    if let Some(engine) = self.get_mut(&known.name).filter(|engine| engine.url == known.url) {
+                        engine.resume(known);
+                    }
+                }
+                Some(pool) => {
+                    if let Some(pool) = config.pools.iter().find(|other| other.name == *pool)
+                        && self.get_mut(&known.name).is_none()
+                    {
+                        let mut engine = Engine::target(pool, known.name.clone(), known.url.clone());
+                        engine.resume(known);
+                        self.all.push(engine);
+                    }
+                }
+            }
+        }
     }
 
     /// All of them, those of the configuration first.

@@ -5,12 +5,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::estimate::rate::CounterRate;
 use crate::model::Time;
 use crate::model::engine::RankSample;
 
 /// Requests that ended, growing through restarts; they begin with what the engine counted before the first scrape.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Ended {
     pub(super) finished: f64,
     pub(super) tokens: f64,
@@ -18,7 +21,8 @@ pub(super) struct Ended {
 }
 
 /// One rank.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Rank {
     pub(super) generation: CounterRate,
     pub(super) prompt: CounterRate,
@@ -29,7 +33,8 @@ pub(super) struct Rank {
 }
 
 /// The counters of [`Ended`].
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct EndedCounters {
     finished: CounterRate,
     tokens: CounterRate,
@@ -37,7 +42,7 @@ struct EndedCounters {
 }
 
 /// What moves while requests are worked on, and since when it has not.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Moved {
     tokens: f64,
     prompt: Option<f64>,

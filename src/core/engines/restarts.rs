@@ -14,6 +14,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::Time;
 use crate::model::engine::EngineSample;
 
@@ -49,7 +51,8 @@ pub enum Verdict {
 }
 
 /// Follows one engine.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Restarts {
     count: u64,
     recent: VecDeque<Time>,
@@ -68,10 +71,13 @@ pub struct Restarts {
 type ByRank = BTreeMap<(String, String), f64>;
 
 /// What a process is known by.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Mark {
     start: Option<f64>,
+    #[serde(with = "crate::model::pairs")]
     created: ByRank,
+    #[serde(with = "crate::model::pairs")]
     tokens: ByRank,
 }
 

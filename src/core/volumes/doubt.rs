@@ -12,6 +12,8 @@
 //!
 //! Two bad ones in a row, alike, are believed: then that is what the file system says.
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::Time;
 use crate::model::volume::Space;
 
@@ -23,7 +25,8 @@ const FAR: f64 = 0.05;
 type Sample = (Time, Space);
 
 /// The last samples of one volume.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Doubt {
     believed: Option<Sample>,
     waiting: Option<Sample>,

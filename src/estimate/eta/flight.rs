@@ -21,6 +21,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::random::Random;
 
 /// Requests in flight that are told apart; more than any engine runs.
@@ -47,7 +49,7 @@ pub(super) const MET_PIECES: usize = 32;
 const MAX_MARKS: usize = 512;
 
 /// What one scrape of the job's engines says, over all ranks. Counters grow through restarts and begin anywhere.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     /// Tokens generated.
     pub generated: f64,
@@ -82,7 +84,7 @@ impl Look {
 }
 
 /// A stretch of the coordinate, with what began in it less what of that is known to have ended.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Cell {
     from: f64,
     to: f64,
@@ -102,7 +104,7 @@ impl Cell {
 }
 
 /// A request in flight.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Aged {
     /// Its tokens so far.
     pub age: f64,
@@ -118,7 +120,8 @@ pub(super) struct Ended {
 }
 
 /// Follows the requests of one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Flight {
     u: f64,
     last: Option<Look>,

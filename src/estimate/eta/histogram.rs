@@ -4,6 +4,8 @@
 //! alike keep their shape. A hazard is estimated in fewer bins than that: as many as are affordable, spread evenly (by
 //! ratio) over what was seen, and ever wider ones beyond it.
 
+use serde::{Deserialize, Serialize};
+
 /// The logarithm of the ratio of two edges.
 const STEP: f64 = 0.02;
 
@@ -26,14 +28,28 @@ const COARSE: usize = 11;
 const LOWEST: f64 = 0.005;
 
 /// How many ended around a length, and their tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "(f64, f64)", into = "(f64, f64)")]
 struct Group {
     ended: f64,
     tokens: f64,
 }
 
+/// In JSON as short as it can be: there are thousands.
+impl From<(f64, f64)> for Group {
+    fn from((ended, tokens): (f64, f64)) -> Self {
+        Self { ended, tokens }
+    }
+}
+
+impl From<Group> for (f64, f64) {
+    fn from(group: Group) -> Self {
+        (group.ended, group.tokens)
+    }
+}
+
 /// Answers by length.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Histogram {
     /// Steps of a group.
     width: usize,
@@ -76,7 +92,7 @@ impl Histogram {
 
     /// One more of this length.
     pub(super) fn add(&mut self, length: f64) {
-        let place = step_of(length) / self.width;
+        let place = step_of(length) / self.width.max(1);
         if self.groups.len() <= place {
             self.groups.resize(place + 1, Group::default());
         }

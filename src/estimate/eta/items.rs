@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Evidence;
 use super::wander::{Guess, guesses};
 use crate::model::{Bounds, Time};
@@ -25,7 +27,8 @@ const ENOUGH: f64 = 35.0;
 const NINETY: f64 = 1.2816;
 
 /// The count over time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Items {
     points: Vec<(Time, f64)>,
     every: u32,

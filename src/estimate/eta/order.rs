@@ -5,6 +5,8 @@
 //! should have, had the hazard been that of all: this counts the unfinished rightly, where an average of the finished
 //! would find every latest block short. What wanders is handled by [`super::wander`].
 
+use serde::{Deserialize, Serialize};
+
 use super::curve::Curve;
 use super::flight::Aged;
 use super::histogram::Histogram;
@@ -20,7 +22,8 @@ const FIRST_SIZE: f64 = 32.0;
 const FEW: f64 = 8.0;
 
 /// Ended answers, by when they began.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Order {
     size: f64,
     blocks: Vec<Histogram>,

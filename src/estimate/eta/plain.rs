@@ -10,11 +10,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Evidence, OwnClock};
 use crate::model::{Answer, Time};
 
 /// The count of one run over time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Plain {
     settled: f64,
     own: Option<OwnLine>,
@@ -22,7 +25,7 @@ pub(super) struct Plain {
 }
 
 /// The newest line of the job's own clock and when it was seen to change.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct OwnLine {
     clock: OwnClock,
     seen_at: Time,
@@ -30,7 +33,7 @@ struct OwnLine {
 }
 
 /// Our own watch: where counting began and where it stands.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Watched {
     first_at: Time,
     first: f64,

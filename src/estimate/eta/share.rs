@@ -7,6 +7,8 @@
 //! A share that is the same in both halves of the watch explains what the engine does beyond the job, and its counters
 //! are scaled by it. One that is not explains nothing, and then counts are all there is.
 
+use serde::{Deserialize, Serialize};
+
 use super::flight::Look;
 
 /// A smaller difference than this is none: a request that was tried again, a line that is late.
@@ -22,9 +24,11 @@ const RANGE: std::ops::Range<f64> = 0.15..7.0;
 const MAX_MARKS: usize = 64;
 
 /// What both sides said when new lines had just come.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Mark {
     lines: f64,
+    /// NaN where lines tell none.
+    #[serde(with = "crate::model::any_number")]
     tokens: f64,
     finished: f64,
     finished_tokens: f64,
@@ -33,7 +37,7 @@ struct Mark {
 }
 
 /// The job's part of the engines.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub requests: f64,
     pub tokens: f64,
@@ -69,7 +73,8 @@ pub(super) enum Verdict {
 }
 
 /// Follows both sides.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Share {
     marks: Vec<Mark>,
 }

@@ -8,6 +8,8 @@
 //! **A pause is not a slow engine.** Time without a single token while requests run, and time in which the engine did
 //! not answer, is left out together with the looks that it began and ended in.
 
+use serde::{Deserialize, Serialize};
+
 use super::random::{Random, weighted_at};
 use super::wander::{Guess, guesses};
 
@@ -28,7 +30,8 @@ const UNSEEN: f64 = 0.2;
 const STEADY: f64 = 0.008;
 
 /// Seconds, tokens, and requests times seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct Span {
     seconds: f64,
     tokens: f64,
@@ -38,7 +41,8 @@ struct Span {
 }
 
 /// The measured speed of one run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Throughput {
     spans: Vec<Span>,
     /// Looks that make a span now.
