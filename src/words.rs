@@ -4,6 +4,7 @@
 //! the job's name, so that each output sets them in its own way. Pure.
 
 use crate::model::outlook::{PipelineView, RevisionCause, RevisionView, ThroughputView, TimeoutView};
+use crate::model::silence::{Silence, SilenceState};
 use crate::model::{Answer, Bounds};
 use crate::text;
 
@@ -23,6 +24,23 @@ pub fn slower(throughput: &ThroughputView) -> Option<String> {
             text::pace(expected, "tokens")
         )
     })
+}
+
+/// What a silence mutes, until when, and who says so why.
+pub fn silence(silence: &Silence, now: f64) -> String {
+    let matchers: Vec<String> = silence.matchers.iter().map(ToString::to_string).collect();
+    let mut words = matchers.join(" ");
+    if silence.state(now) == SilenceState::Pending {
+        words.push_str(&format!(" from {}", text::utc(silence.starts_at)));
+    }
+    words.push_str(&format!(" until {}", text::utc(silence.ends_at)));
+    if !silence.created_by.is_empty() {
+        words.push_str(&format!(" by {}", silence.created_by));
+    }
+    if !silence.comment.is_empty() {
+        words.push_str(&format!(": {}", silence.comment));
+    }
+    words
 }
 
 /// That the client gives up on long answers.

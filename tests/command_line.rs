@@ -34,7 +34,8 @@ fn put(folder: &Path, name: &str, text: &str) -> String {
 
 #[test]
 fn help_of_every_command() {
-    let commands = ["run", "demo", "status", "eta", "check-config", "init", "record", "replay", "scorecard", "assets"];
+    let commands =
+        ["run", "demo", "status", "eta", "check-config", "init", "record", "replay", "scorecard", "silence", "assets"];
     let help = |arguments: &[&str]| {
         let output = output(arguments);
         assert_eq!(output.status.code(), Some(0));

@@ -40,6 +40,7 @@ const RULES: &[Rule] = &[
     pure("notify::compose", &["model", "notify", "redact", "text"]),
     pure("notify::explain", &["model", "notify"]),
     pure("notify::message", &["model", "notify"]),
+    pure("notify::silences", &["model", "notify", "alerts"]),
     shell("clock", &["model"]),
     shell("config", &["model", "catalog"]),
     shell("recording", &["model", "config"]),
@@ -47,7 +48,7 @@ const RULES: &[Rule] = &[
     shell("sources", &["model", "config", "clock", "redact"]),
     shell("worker", &["model", "config", "clock", "recording", "sources"]),
     shell("notify", &["model", "config", "state", "clock", "redact", "text"]),
-    shell("web", &["model", "catalog", "text", "words"]),
+    shell("web", &["model", "catalog", "text", "words", "notify"]),
     shell(
         "runtime",
         &[

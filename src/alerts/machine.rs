@@ -248,6 +248,7 @@ impl Machine {
                 fired_at: alert.fired_at.map(|at| at.seconds() + to_wall_clock),
                 kept: alert.kept_since.is_some(),
                 value: alert.value,
+                silenced_by: Vec::new(),
             })
             .collect();
         views.sort_by(|a, b| (&a.name, &a.labels).cmp(&(&b.name, &b.labels)));

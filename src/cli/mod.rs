@@ -14,6 +14,7 @@ mod replay;
 mod run;
 mod scorecard;
 mod settings;
+mod silence;
 pub mod status;
 mod worker;
 
@@ -58,6 +59,8 @@ enum Command {
     Replay(replay::Args),
     /// Show how good the forecasts of past runs were.
     Scorecard(scorecard::Args),
+    /// Keep mails about some alerts back for a while, as amtool does.
+    Silence(silence::Args),
     /// Write the alert rules, the dashboards and a scrape snippet to a folder.
     Assets(assets::Args),
     /// A worker process: runs the sources that can hang.
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Scorecard(args) => scorecard::run(&args),
+        Command::Silence(args) => run::block_on(async { silence::run(args).await.map(|()| ExitCode::SUCCESS) }),
         Command::Assets(args) => assets::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker(args) => worker::run(&args),
     };

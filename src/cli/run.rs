@@ -24,7 +24,8 @@ pub struct Args {
     /// The path under which to expose metrics.
     #[arg(long = "web.telemetry-path", value_name = "PATH", default_value = "/metrics", value_parser = telemetry_path)]
     telemetry_path: String,
-    /// Let POST /-/reload reload the configuration, as SIGHUP does.
+    /// Let requests change something: POST /-/reload reloads the configuration, as SIGHUP does, and silences can be made
+    /// and ended.
     #[arg(long = "web.enable-lifecycle")]
     lifecycle: bool,
     /// Also write every observation to this file, which must not exist.

@@ -24,7 +24,7 @@ pub(super) use table::cut;
 pub use view::render;
 
 /// Where Longhaul listens by default.
-const DEFAULT_URL: &str = "http://127.0.0.1:10787";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10787";
 /// For the whole exchange: the answer is ready, so what takes longer is broken.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of an answer; two hundred jobs are one megabyte.
@@ -76,20 +76,27 @@ fn width() -> usize {
     told.or_else(terminal_columns).filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
 }
 
+/// A GET of `path` at the instance.
+pub(super) fn request(url: &str, path: &str) -> anyhow::Result<Request> {
+    match url.strip_prefix("unix:") {
+        Some(socket) => Ok(Request::unix(socket.strip_prefix("//").unwrap_or(socket), path)),
+        None => Request::new(&format!("{}{path}", url.trim_end_matches('/')))
+            .map_err(|failure| anyhow::anyhow!("{url:?}: {}; or write unix:/PATH", failure.message)),
+    }
+}
+
+/// Its answer, whatever the status.
+pub(super) async fn ask(url: &str, request: &Request) -> anyhow::Result<http::Response> {
+    let answer = http::get(request, Limits { deadline: DEADLINE, body: MAX_ANSWER }).await;
+    answer.map_err(|failure| match failure.kind {
+        FailureKind::Refused | FailureKind::Missing => anyhow::anyhow!("{} ({})", nobody(url), failure.message),
+        _ => anyhow::anyhow!("cannot read its answer: {}", failure.message),
+    })
+}
+
 /// The snapshot of the instance at `url`, as it is.
 async fn fetch(url: &str) -> anyhow::Result<Vec<u8>> {
-    let request = match url.strip_prefix("unix:") {
-        Some(path) => Request::unix(path.strip_prefix("//").unwrap_or(path), SNAPSHOT),
-        None => Request::new(&format!("{}{SNAPSHOT}", url.trim_end_matches('/')))
-            .map_err(|failure| anyhow::anyhow!("{url:?}: {}; or write unix:/PATH", failure.message))?,
-    };
-    let response =
-        http::get(&request, Limits { deadline: DEADLINE, body: MAX_ANSWER }).await.map_err(
-            |failure| match failure.kind {
-                FailureKind::Refused | FailureKind::Missing => anyhow::anyhow!("{} ({})", nobody(url), failure.message),
-                _ => anyhow::anyhow!("cannot read the snapshot: {}", failure.message),
-            },
-        )?;
+    let response = ask(url, &request(url, SNAPSHOT)?).await?;
     match response.status {
         200 => Ok(response.body),
         503 => bail!("{url} has just started and has no snapshot yet; ask again"),

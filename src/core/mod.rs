@@ -30,7 +30,7 @@ use crate::alerts::{self, Machine, Rules};
 use crate::config::Config;
 use crate::estimate::scorecard::Ledger;
 use crate::model::snapshot::AlertView;
-use crate::model::{EngineName, Observation, Snapshot, Time};
+use crate::model::{EngineName, Fact, Observation, Snapshot, Time};
 use crate::notify::{self, Message, Notifier};
 
 pub use histories::Histories;
@@ -136,6 +136,11 @@ impl Core {
 
     /// Applies one fact; a tick has an outcome.
     pub fn observe(&mut self, observation: &Observation) -> Option<Outcome> {
+        match &observation.fact {
+            Fact::Silenced { silence } => self.notifier.silence(silence, self.world.unix(observation.at)),
+            Fact::SilenceExpired { id } => self.notifier.expire_silence(id, self.world.unix(observation.at)),
+            _ => {}
+        }
         let mut snapshot = self.world.observe(observation)?;
         let at = observation.at;
         self.ticked_at = Some(at);
@@ -146,6 +151,11 @@ impl Core {
             self.alerts = self.machine.evaluate(&self.rules, &snapshot, &self.config.alerting.labels, at);
         }
         snapshot.alerts.clone_from(&self.alerts);
+        let silences = self.notifier.silences();
+        for alert in &mut snapshot.alerts {
+            alert.silenced_by = silences.muting(&alert.labels, snapshot.at).into_iter().map(str::to_owned).collect();
+        }
+        snapshot.silences = silences.list().to_vec();
         if due && self.mails {
             messages = self.notifier.step(&snapshot, at);
         }

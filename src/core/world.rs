@@ -83,6 +83,11 @@ impl World {
         self.sources.retain(|source| !gone.contains(source));
     }
 
+    /// By the wall clock.
+    pub(super) fn unix(&self, time: Time) -> f64 {
+        time.seconds() + self.wall_offset
+    }
+
     /// The sources of which there will be news, those of GPUs aside.
     pub(super) fn expected_sources(&self) -> BTreeSet<SourceId> {
         let engines = self.engines.iter().map(|engine| SourceId::engine(engine.name()));
@@ -188,7 +193,8 @@ impl World {
             }
             Fact::Xids { xids } => self.gpus.xids(xids),
             Fact::Failed { failure } => self.failed(source, took, failure),
-            Fact::Kept { .. } => {}
+            // The core's, not the world's.
+            Fact::Kept { .. } | Fact::Silenced { .. } | Fact::SilenceExpired { .. } => {}
             Fact::Worker { worker, up, restarts } => {
                 self.workers.insert(worker.clone(), (*up, *restarts));
             }
@@ -370,6 +376,7 @@ impl World {
             reload: ReloadView { last_success_at: unix(self.configured_at), reason: self.reload_failure.clone() },
             gpus,
             drop_ins_left_out: self.left_out.clone(),
+            silences: Vec::new(),
         }
     }
 

@@ -13,6 +13,7 @@ pub mod observation;
 pub mod outlook;
 pub mod pairs;
 pub mod process;
+pub mod silence;
 pub mod snapshot;
 pub mod time;
 pub mod volume;

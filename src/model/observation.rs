@@ -9,6 +9,7 @@ use super::engine::EngineSample;
 use super::gpu::{GpuInventory, GpuReading, XidCounts};
 use super::job::{DropIn, LeftOut, OutputReading, Reading};
 use super::process::ProcessReading;
+use super::silence::Silence;
 use super::volume::{Mount, PathReading, Space};
 use super::{EngineName, GpuId, JobName, SourceId, Time, VolumeId, WorkerName};
 
@@ -169,6 +170,16 @@ pub enum Fact {
         /// `None` when the new one is used from here on, else why the old one stays.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         failure: Option<Failure>,
+    },
+    /// Somebody made or changed a silence.
+    Silenced {
+        /// As it is from here on.
+        silence: Silence,
+    },
+    /// Somebody ended a silence.
+    SilenceExpired {
+        /// Which.
+        id: String,
     },
     /// How many messages wait.
     Outbox {

@@ -18,6 +18,7 @@ pub use super::outlook::{
     ForecastErrorView, OutlookView, PipelineView, RevisionCause, RevisionView, RoomView, StorageView, ThroughputView,
     TimeoutView, WriterView,
 };
+use super::silence::Silence;
 use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
 
 /// Everything that is known at one moment.
@@ -55,6 +56,9 @@ pub struct Snapshot {
     /// Drop-in files that are left out now, at most a few; `None` while the folder cannot be read or there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub drop_ins_left_out: Option<Vec<LeftOut>>,
+    /// Silences, those that ended lately included, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub silences: Vec<Silence>,
     /// The GPUs.
     #[serde(default)]
     pub gpus: GpusView,
@@ -483,6 +487,9 @@ pub struct AlertView {
     /// The value of the expression; infinities and NaN are texts in JSON.
     #[serde(with = "super::any_number")]
     pub value: f64,
+    /// The silences that mute it now: it is shown, and nobody is mailed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub silenced_by: Vec<String>,
 }
 
 /// Deliveries.

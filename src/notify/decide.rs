@@ -20,6 +20,9 @@
 //! A warning whose worse alert has come (a volume that was filling is full) is not mailed either; if it was mailed before,
 //! it is neither repeated nor resolved: the worse alert speaks for both.
 //!
+//! **Silences** mute: what they match is not mailed as firing and not repeated. It waits anew when the silence ends. What
+//! ends under a silence is told as resolved only if its firing was told.
+//!
 //! **The cap** ([`MAILS_PER_HOUR`]) holds mails back, it drops nothing: what was held back is in the next mail, and the
 //! last mail before the cap is a digest of everything that is due. An alert that came and went while it was held back
 //! is in there too, as resolved.
@@ -29,7 +32,7 @@
 //! written to the outbox and before the state was saved decides the same mail again, which replaces the first. For this
 //! the state has to be saved whenever [`Notifier::revision`] moved, not only after mails.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -38,8 +41,10 @@ use serde::{Deserialize, Serialize};
 use super::compose::{self, Contents};
 use super::explain;
 use super::message::{Message, Purpose, Severity};
+use super::silences::Silences;
 use crate::config::{AlertingMode, Notify};
 use crate::model::Time;
+use crate::model::silence::Silence;
 use crate::model::snapshot::{AlertState, AlertView, Snapshot};
 
 /// Mails in any hour. A person cannot read more; the server that we send through may take fewer (Gmail: 100 a day for
@@ -58,6 +63,9 @@ pub struct State {
     pub(super) incidents: Vec<Incident>,
     /// When the mails of the last hour were decided.
     recent: VecDeque<Time>,
+    /// What people do not want to be mailed about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    silences: Vec<Silence>,
 }
 
 /// A thread of mails.
@@ -103,13 +111,16 @@ pub struct Notifier {
     config: Notify,
     zone: TimeZone,
     pub(super) state: State,
+    /// Those of the state, ready to be asked.
+    silences: Silences,
     revision: u64,
 }
 
 impl Notifier {
     /// Goes on from `state`; times in mails are in `zone` and in UTC.
     pub fn new(mode: AlertingMode, config: Notify, zone: TimeZone, state: State) -> Self {
-        Self { mode, config, zone, state, revision: 0 }
+        let silences = Silences::new(state.silences.clone());
+        Self { mode, config, zone, state, silences, revision: 0 }
     }
 
     /// Another mode and other addresses and spans from here on; open incidents go on.
@@ -123,6 +134,28 @@ impl Notifier {
         &self.state
     }
 
+    /// Takes a silence that was made or changed; `now` in Unix seconds.
+    pub fn silence(&mut self, silence: &Silence, now: f64) {
+        self.silences.put(silence.clone(), now);
+        self.silences_changed();
+    }
+
+    /// Ends a silence.
+    pub fn expire_silence(&mut self, id: &str, now: f64) {
+        self.silences.expire(id, now);
+        self.silences_changed();
+    }
+
+    fn silences_changed(&mut self) {
+        self.state.silences = self.silences.list().to_vec();
+        self.revision += 1;
+    }
+
+    /// All of them.
+    pub const fn silences(&self) -> &Silences {
+        &self.silences
+    }
+
     /// Moves whenever the state changed in a way that has to survive a crash.
     pub const fn revision(&self) -> u64 {
         self.revision
@@ -131,13 +164,16 @@ impl Notifier {
     /// The mails that are due after the evaluation whose result `snapshot` has.
     pub fn step(&mut self, snapshot: &Snapshot, now: Time) -> Vec<Message> {
         if self.mode == AlertingMode::Prometheus {
-            if self.state != State::default() {
-                self.state = State::default();
+            // Silences stay: what is muted is shown in this mode, too.
+            let nothing = State { silences: self.state.silences.clone(), ..State::default() };
+            if self.state != nothing {
+                self.state = nothing;
                 self.revision += 1;
             }
             return Vec::new();
         }
-        let scene = Scene::new(snapshot);
+        let tracked = self.state.incidents.iter().flat_map(|incident| incident.alerts.values()).map(|one| &one.view);
+        let scene = Scene::new(snapshot, self.silences.muted(snapshot.alerts.iter().chain(tracked), snapshot.at));
         self.follow(&scene, now);
         self.admit(&scene, now);
         let due = self.due(&scene, now);
@@ -206,7 +242,7 @@ impl Notifier {
         let mut due = Vec::new();
         for (index, incident) in self.state.incidents.iter_mut().enumerate() {
             for tracked in incident.alerts.values_mut().filter(|t| t.waits()) {
-                if scene.explained(&tracked.view) {
+                if scene.is_quiet(&tracked.view) {
                     tracked.waiting_since = now;
                 }
             }
@@ -275,10 +311,12 @@ struct Scene<'a> {
     pending: BTreeMap<String, &'a AlertView>,
     /// Those that can explain a stall, pending ones too.
     causes: Vec<&'a AlertView>,
+    /// Fingerprints of those that a silence mutes.
+    muted: BTreeSet<String>,
 }
 
 impl<'a> Scene<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
+    fn new(snapshot: &'a Snapshot, muted: BTreeSet<String>) -> Self {
         let of = |state| {
             snapshot.alerts.iter().filter(|a| a.state == state).map(|a| (fingerprint(a), a)).collect::<BTreeMap<_, _>>()
         };
@@ -287,6 +325,7 @@ impl<'a> Scene<'a> {
             firing: of(AlertState::Firing),
             pending: of(AlertState::Pending),
             causes: snapshot.alerts.iter().filter(|alert| explain::is_cause(alert)).collect(),
+            muted,
         }
     }
 
@@ -300,6 +339,15 @@ impl<'a> Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// Whether nobody is to be told that this alert fires: it is explained, or muted. A muted cause still explains.
+    fn is_quiet(&self, alert: &AlertView) -> bool {
+        self.is_muted(alert) || self.explained(alert)
+    }
+
+    fn is_muted(&self, alert: &AlertView) -> bool {
+        self.muted.contains(&fingerprint(alert))
+    }
+
     /// Whether what this alert warned of has come, or is about to.
     fn superseded(&self, alert: &AlertView) -> bool {
         self.snapshot.alerts.iter().any(|other| explain::supersedes(other, alert))
@@ -396,7 +444,7 @@ impl Incident {
     fn batch_since(&self, scene: &Scene<'_>) -> Option<Time> {
         self.alerts
             .values()
-            .filter(|t| !(t.waits() && scene.explained(&t.view)))
+            .filter(|t| !(t.waits() && scene.is_quiet(&t.view)))
             .filter_map(|t| if t.waits() { Some(t.waiting_since) } else { t.gone_since.filter(|_| t.ended()) })
             .min()
     }
@@ -406,7 +454,7 @@ impl Incident {
         let repeat = || {
             self.alerts.values().filter(|t| !t.once() && t.gone_since.is_none()).any(|t| {
                 t.mailed_at.is_some_and(|at| now.since(at) >= repeat_interval(config, &t.view))
-                    && !scene.explained(&t.view)
+                    && !scene.is_quiet(&t.view)
             })
         };
         (self.held && batch.is_some()) || batch.is_some_and(|since| now.since(since) >= config.group_wait) || repeat()
@@ -417,7 +465,7 @@ impl Incident {
         let news = !self.held;
         self.held = true;
         for tracked in self.alerts.values_mut().filter(|t| t.waits()) {
-            if !scene.explained(&tracked.view) {
+            if !scene.is_quiet(&tracked.view) {
                 tracked.held = true;
             }
         }
@@ -432,7 +480,8 @@ impl Incident {
         self.held = false;
         self.alerts.retain(|_, tracked| !tracked.ended());
         for tracked in self.alerts.values_mut() {
-            if tracked.mailed_at.is_some() || !scene.explained(&tracked.view) {
+            // What is muted was not in it, and is repeated as soon as it may be.
+            if !scene.is_muted(&tracked.view) && (tracked.mailed_at.is_some() || !scene.explained(&tracked.view)) {
                 tracked.mailed_at = Some(now);
                 tracked.held = false;
             }
@@ -448,7 +497,7 @@ fn gather<'a>(incidents: &[&'a Incident], scene: &Scene<'a>) -> Contents<'a> {
         let part = match () {
             () if tracked.ended() => &mut contents.resolved,
             () if scene.superseded(&tracked.view) => continue,
-            () if tracked.waits() && scene.explained(&tracked.view) => continue,
+            () if scene.is_muted(&tracked.view) || tracked.waits() && scene.explained(&tracked.view) => continue,
             () if tracked.waits() => &mut contents.fresh,
             // What happened once was said.
             () if tracked.once() => continue,
@@ -460,8 +509,12 @@ fn gather<'a>(incidents: &[&'a Incident], scene: &Scene<'a>) -> Contents<'a> {
     }
     let causes: Vec<_> = contents.shown().filter(|t| explain::is_cause(&t.view)).collect();
     let listed = |stall: &AlertView| causes.iter().any(|cause| explain::explains(&cause.view, stall, scene.snapshot));
-    contents.explained =
-        scene.firing.iter().filter(|(print, stall)| !shown.contains(print) && listed(stall)).map(|(_, s)| *s).collect();
+    contents.explained = scene
+        .firing
+        .iter()
+        .filter(|(print, stall)| !shown.contains(print) && !scene.muted.contains(*print) && listed(stall))
+        .map(|(_, s)| *s)
+        .collect();
     contents.sort();
     contents
 }
@@ -481,6 +534,7 @@ fn kept(alert: &AlertView) -> AlertView {
         fired_at: alert.fired_at,
         kept: alert.kept,
         value: alert.value,
+        silenced_by: Vec::new(),
     }
 }
 

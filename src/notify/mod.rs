@@ -14,6 +14,7 @@ pub mod message;
 
 pub mod decide;
 pub mod explain;
+pub mod silences;
 
 pub mod compose;
 pub mod html;

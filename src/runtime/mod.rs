@@ -141,7 +141,9 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
         stopping.clone(),
     ));
     tasks.spawn(until(stopping.clone(), ticks(clock, offset.unwrap_or(0.0), observations.clone())));
-    let state = web::State::new(snapshots.clone(), &telemetry_path, lifecycle)?;
+    let (silencer, changes) = web::Silencer::new(snapshots.clone());
+    let state = web::State::new(snapshots.clone(), &telemetry_path, lifecycle)?.silenced_by(silencer);
+    tasks.spawn(until(stopping.clone(), pass_on(changes, clock, observations.clone())));
     tasks.spawn(web::serve(bound, state, stopped(stopping)));
     Ok(Running { snapshots, addresses, instance, clock, started, configs, heads, observations, stop, tasks, spine })
 }
@@ -241,6 +243,15 @@ async fn ticks(clock: Clock, mut known_offset: f64, out: mpsc::Sender<Observatio
         match first.next() {
             Some(pause) => tokio::time::sleep(pause).await,
             None => _ = interval.tick().await,
+        }
+    }
+}
+
+/// Changes of silences become observations.
+async fn pass_on(mut changes: web::silences::Changes, clock: Clock, out: mpsc::Sender<Observation>) {
+    while let Some(fact) = changes.recv().await {
+        if out.send(own(&clock, fact)).await.is_err() {
+            return;
         }
     }
 }

@@ -65,6 +65,8 @@ impl SourceLog {
             | Fact::Worker { .. }
             | Fact::Delivery { .. }
             | Fact::Reload { .. }
+            | Fact::Silenced { .. }
+            | Fact::SilenceExpired { .. }
             | Fact::Outbox { .. }
             | Fact::Xids { .. } => return None,
         };

@@ -1,4 +1,4 @@
-//! `POST /-/reload`: the only request that changes something, and who may make it.
+//! Who may change something over HTTP, and `POST /-/reload`; the other such requests are those of [`super::silences`].
 //!
 //! Separate because the rest of the server only reads. A page in somebody's browser can make it send a POST to any
 //! address that the browser can reach, this one included. Two checks keep such pages out: the name in `Host` has to be
@@ -40,19 +40,24 @@ impl Lifecycle {
         (Self { requests, hostname }, inbox)
     }
 
-    /// Asks for a reload, or says why not.
-    pub(super) fn ask(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
+    /// Why whoever asks may change nothing, if so.
+    pub(super) fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<Reply> {
         if headers.contains_key(ORIGIN) {
-            return Answer::Now(plain(
-                StatusCode::FORBIDDEN,
-                "a web page cannot reload the configuration; use curl -X POST\n",
-            ));
+            return Some(plain(StatusCode::FORBIDDEN, "a web page cannot change anything here; use curl -X POST\n"));
         }
         if !self.is_this_machine(uri, headers) {
-            return Answer::Now(plain(
+            return Some(plain(
                 StatusCode::FORBIDDEN,
                 "the Host header names another machine; use localhost, an IP address or the name of this machine\n",
             ));
+        }
+        None
+    }
+
+    /// Asks for a reload, or says why not.
+    pub(super) fn ask(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
+        if let Some(refusal) = self.refusal(uri, headers) {
+            return Answer::Now(refusal);
         }
         let (answer, outcome) = oneshot::channel();
         match self.requests.try_send(answer) {
@@ -112,6 +117,7 @@ mod tests {
             origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
             match lifecycle.ask(&uri.parse().unwrap(), &headers) {
                 Answer::Reloading(_) => Ok(()),
+                Answer::Silencing(..) => panic!("a reload"),
                 Answer::Now(reply) => Err(reply.status().as_u16()),
             }
         };

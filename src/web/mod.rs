@@ -5,7 +5,7 @@
 //! [`Snapshot`](crate::model::Snapshot), so no request waits for a source, a lock or a disk, and a scrape costs what
 //! the snapshot has.
 //!
-//! Every request only reads, but the one in [`lifecycle`].
+//! Every request only reads, but those of [`lifecycle`] and [`silences`].
 
 pub mod error;
 pub mod lifecycle;
@@ -13,6 +13,7 @@ pub mod listen;
 pub mod metrics;
 pub mod page;
 pub mod routes;
+pub mod silences;
 
 mod guard;
 mod seats;
@@ -26,3 +27,4 @@ pub use lifecycle::Lifecycle;
 pub use listen::{Bound, Listen, bind};
 pub use routes::State;
 pub use server::serve;
+pub use silences::Silencer;

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use askama::Template;
 
 use super::SNAPSHOT;
+use crate::model::silence::SilenceState;
 use crate::model::snapshot::{AlertState, EngineState, JobState, Snapshot};
 use crate::{text, words};
 
@@ -74,6 +75,7 @@ struct Page<'a> {
     telemetry_path: &'a str,
     snapshot_path: &'static str,
     alerts: Vec<Alert<'a>>,
+    silences: Vec<String>,
     jobs: Vec<Job<'a>>,
     /// Name, and how far it is.
     pipelines: Vec<(&'a str, String)>,
@@ -115,7 +117,9 @@ pub fn render(snapshot: &Snapshot, telemetry_path: &str) -> String {
 
 fn build<'a>(snapshot: &'a Snapshot, telemetry_path: &'a str) -> Page<'a> {
     let mut alerts: Vec<_> = snapshot.alerts.iter().collect();
-    alerts.sort_by_key(|view| (Reverse(view.state), things::severity(view) != "critical", &view.name));
+    alerts.sort_by_key(|view| {
+        (!view.silenced_by.is_empty(), Reverse(view.state), things::severity(view) != "critical", &view.name)
+    });
     let mut jobs: Vec<_> = snapshot.jobs.iter().map(|view| job::job(view, snapshot)).collect();
     // What needs somebody comes first; within that, the order of the configuration.
     jobs.sort_by_key(|job| match job.tone {
@@ -135,6 +139,12 @@ fn build<'a>(snapshot: &'a Snapshot, telemetry_path: &'a str) -> Page<'a> {
         up_for: text::span(snapshot.at - snapshot.started_at),
         telemetry_path,
         snapshot_path: SNAPSHOT,
+        silences: snapshot
+            .silences
+            .iter()
+            .filter(|silence| silence.state(snapshot.at) != SilenceState::Expired)
+            .map(|silence| words::silence(silence, snapshot.at))
+            .collect(),
         alerts: alerts.into_iter().map(|view| things::alert(view, snapshot.at)).collect(),
         jobs,
         pipelines: snapshot.pipelines.iter().map(|view| (view.name.as_str(), words::pipeline(view))).collect(),
@@ -158,11 +168,14 @@ fn headline(snapshot: &Snapshot) -> Vec<(Tone, String)> {
         }
     };
     // News is no alarm: what it says is in the jobs' states too.
-    let alarms = || snapshot.alerts.iter().filter(|alert| things::severity(alert) != "info");
+    let silenced = snapshot.alerts.iter().filter(|alert| !alert.silenced_by.is_empty()).count();
+    let alarms =
+        || snapshot.alerts.iter().filter(|alert| things::severity(alert) != "info" && alert.silenced_by.is_empty());
     let alerts = |state| alarms().filter(|alert| alert.state == state).count();
     let jobs = |state| snapshot.jobs.iter().filter(|job| job.state == state).count();
     say(alerts(AlertState::Firing), Tone::Bad, "alert fires", "alerts fire");
     say(alerts(AlertState::Pending), Tone::Warn, "alert pending", "alerts pending");
+    say(silenced, Tone::Quiet, "alert silenced", "alerts silenced");
     let states = [
         (JobState::Stalled, Tone::Bad),
         (JobState::Running, Tone::Good),

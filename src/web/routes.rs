@@ -4,15 +4,17 @@
 //! readers hold one copy. Nothing here waits.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Bytes};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{oneshot, watch};
 
 use super::error::WebError;
 use super::lifecycle::{self, Lifecycle};
+use super::silences::{self, Silencer, Wanted};
 use super::{SNAPSHOT, metrics, page};
 use crate::model::Snapshot;
 
@@ -36,7 +38,7 @@ pub fn telemetry_path(path: &str) -> Result<String, WebError> {
     if path.bytes().any(|byte| !byte.is_ascii_graphic() || b"?#%\"<>\\".contains(&byte)) {
         return wrong("it has characters that do not belong into a path");
     }
-    if [SNAPSHOT, HEALTHY, READY, lifecycle::RELOAD].contains(&path) {
+    if [SNAPSHOT, HEALTHY, READY, lifecycle::RELOAD, silences::ALL].contains(&path) || path.starts_with(silences::ONE) {
         return wrong("something else is there");
     }
     Ok(path.to_owned())
@@ -49,6 +51,7 @@ pub struct State {
     telemetry_path: String,
     rendered: Mutex<Option<Arc<Rendered>>>,
     lifecycle: Option<Lifecycle>,
+    silencer: Option<Arc<Silencer>>,
 }
 
 impl State {
@@ -59,7 +62,13 @@ impl State {
         lifecycle: Option<Lifecycle>,
     ) -> Result<Self, WebError> {
         let telemetry_path = self::telemetry_path(telemetry_path)?;
-        Ok(Self { snapshots, telemetry_path, rendered: Mutex::new(None), lifecycle })
+        Ok(Self { snapshots, telemetry_path, rendered: Mutex::new(None), lifecycle, silencer: None })
+    }
+
+    /// With a way for silences to be changed, for whom the lifecycle lets.
+    #[must_use]
+    pub fn silenced_by(self, silencer: Silencer) -> Self {
+        Self { silencer: Some(Arc::new(silencer)), ..self }
     }
 
     /// The current snapshot and what was rendered of it, or nothing before the first one.
@@ -99,21 +108,41 @@ pub enum Answer {
     Now(Reply),
     /// When the configuration has been reloaded.
     Reloading(oneshot::Receiver<lifecycle::Outcome>),
+    /// When the body is there and the silence is changed.
+    Silencing(Arc<Silencer>, Wanted),
 }
+
+/// From its first byte to its last a body has this long; a head has as much.
+const BODY: Duration = Duration::from_secs(10);
 
 impl Answer {
     /// The reply, when it is there.
-    pub async fn reply(self) -> Reply {
+    pub async fn reply<B>(self, body: B) -> Reply
+    where
+        B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    {
         match self {
             Self::Now(reply) => reply,
             Self::Reloading(outcome) => unread(lifecycle::report(outcome).await),
+            Self::Silencing(silencer, wanted) => {
+                let body = Limited::new(body, silences::MAX_BODY).collect();
+                let read = tokio::time::timeout(BODY, body).await.ok().and_then(Result::ok);
+                match read {
+                    Some(body) => silencer.change(wanted, Some(body.to_bytes())).await,
+                    None => unread(silencer.change(wanted, None).await),
+                }
+            }
         }
     }
 }
 
 /// Answers one request.
 pub fn answer<B>(request: &Request<B>, state: &State) -> Answer {
-    if request.uri().path() != lifecycle::RELOAD {
+    let path = request.uri().path();
+    if path == silences::ALL || path.starts_with(silences::ONE) {
+        return silence(request, state);
+    }
+    if path != lifecycle::RELOAD {
         return Answer::Now(read(request, state));
     }
     match &state.lifecycle {
@@ -125,6 +154,31 @@ pub fn answer<B>(request: &Request<B>, state: &State) -> Answer {
             }
             Answer::Now(unread(reply))
         }
+    }
+}
+
+/// A request about silences.
+fn silence<B>(request: &Request<B>, state: &State) -> Answer {
+    let (path, method) = (request.uri().path(), request.method());
+    let id = path.strip_prefix(silences::ONE);
+    let wanted = match (id, method) {
+        (None, &Method::GET | &Method::HEAD) => {
+            let query = request.uri().query().unwrap_or_default();
+            return Answer::Now(of_snapshot(state, |rendered| silences::list(&rendered.of, query)));
+        }
+        (Some(id), &Method::GET | &Method::HEAD) => {
+            return Answer::Now(of_snapshot(state, |rendered| silences::one(&rendered.of, id)));
+        }
+        (None, &Method::POST) => Some(Wanted::Post),
+        (Some(id), &Method::DELETE) => Some(Wanted::Delete(id.to_owned())),
+        _ => None,
+    };
+    match (wanted, &state.lifecycle, &state.silencer) {
+        (Some(wanted), Some(lifecycle), Some(silencer)) => match lifecycle.refusal(request.uri(), request.headers()) {
+            Some(refusal) => Answer::Now(unread(refusal)),
+            None => Answer::Silencing(Arc::clone(silencer), wanted),
+        },
+        (wanted, ..) => Answer::Now(unread(silences::refused(method, wanted.is_none()))),
     }
 }
 
@@ -166,8 +220,9 @@ fn read<B>(request: &Request<B>, state: &State) -> Reply {
             StatusCode::NOT_FOUND,
             format!(
                 "nothing is here; there is:\n  {PAGE}  status page\n  {}  metrics for Prometheus\n  {SNAPSHOT}  \
-                 everything as JSON\n  {HEALTHY}\n  {READY}\n",
-                state.telemetry_path
+                 everything as JSON\n  {}  silences, as Alertmanager's\n  {HEALTHY}\n  {READY}\n",
+                state.telemetry_path,
+                silences::ALL
             ),
         ),
     }
@@ -214,7 +269,7 @@ pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     reply(status, "text/plain; charset=utf-8", text.into())
 }
 
-fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
+pub(super) fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
     let mut reply = Response::new(Full::new(body));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();

@@ -116,7 +116,7 @@ where
             let words = "a bug in longhaul: its log says more\n";
             Answer::Now(routes::plain(StatusCode::INTERNAL_SERVER_ERROR, words))
         });
-        async { Ok::<_, Infallible>(answer.reply().await) }
+        async { Ok::<_, Infallible>(answer.reply(request.into_body()).await) }
     });
     let mut connection = std::pin::pin!(
         http1::Builder::new()

@@ -38,6 +38,7 @@ fn snapshot(at: f64) -> Snapshot {
         reload: longhaul::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
         drop_ins_left_out: None,
+        silences: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ use longhaul::model::outlook::{
     ForecastErrorView, OutlookView, PipelineView, RevisionCause, RevisionView, RoomView, StorageView, ThroughputView,
     TimeoutView, WriterView,
 };
+use longhaul::model::silence::{Matcher, Silence};
 use longhaul::model::snapshot::{
     AlertState, AlertView, EngineState, EngineView, EstimateMode, GpuView, GpusView, IntegrationView, JobState,
     JobView, LastXid, ModelView, NotificationsView, OutputView, PathView, SourceView, StallCause, VolumeView,
@@ -48,6 +49,7 @@ pub fn empty() -> Snapshot {
         reload: longhaul::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
         drop_ins_left_out: None,
+        silences: Vec::new(),
     }
 }
 
@@ -486,6 +488,18 @@ fn source(source: SourceId, up: bool, last: Option<f64>, reason: Option<&str>) -
     }
 }
 
+fn silence() -> Silence {
+    Silence {
+        id: "4b7c1d9e-0f52-4a86-9c13-6ad80e2f5b71".into(),
+        matchers: vec![Matcher { name: "mountpoint".into(), value: "/old.*".into(), is_regex: true, is_equal: true }],
+        starts_at: NOW - 3600.0,
+        ends_at: NOW + 3600.0,
+        updated_at: NOW - 3600.0,
+        created_by: "ops".into(),
+        comment: "the disk is <being> replaced".into(),
+    }
+}
+
 fn alert(name: &str, state: AlertState, severity: &str, label: (&str, &str), texts: [&str; 2]) -> AlertView {
     let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     AlertView {
@@ -507,6 +521,7 @@ fn alert(name: &str, state: AlertState, severity: &str, label: (&str, &str), tex
         fired_at: (state == AlertState::Firing).then_some(NOW - 445.0),
         kept: false,
         value: 1.0,
+        silenced_by: Vec::new(),
     }
 }
 
@@ -577,6 +592,16 @@ pub fn full() -> Snapshot {
                 ("job_name", "judge_<4k>"),
                 ["judge_<4k> has not moved for 12 min", "Likely cause: its engine vllm1 does not answer."],
             ),
+            AlertView {
+                silenced_by: vec!["4b7c1d9e-0f52-4a86-9c13-6ad80e2f5b71".into()],
+                ..alert(
+                    "VolumeReadonly",
+                    AlertState::Firing,
+                    "critical",
+                    ("mountpoint", "/old"),
+                    ["/old is read-only", "Nothing can be written to it."],
+                )
+            },
         ],
         notifications: NotificationsView {
             integrations: BTreeMap::from([(
@@ -594,6 +619,7 @@ pub fn full() -> Snapshot {
         reload: longhaul::model::snapshot::ReloadView::default(),
         gpus: gpus(),
         drop_ins_left_out: None,
+        silences: vec![silence()],
         ..empty()
     }
 }

@@ -23,7 +23,7 @@ mod data;
 mod evaluate;
 mod labels;
 mod matching;
-mod pattern;
+pub mod pattern;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -8,12 +8,23 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
-/// Compiles the pattern of a matcher.
+/// Bytes of a compiled pattern in a rule file.
+const MOST: usize = 10 << 20;
+
+/// Compiles the pattern of a matcher in a rule file.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
+    compile_within(pattern, MOST)
+}
+
+/// The same for a pattern that comes from elsewhere and may take no more than `bytes`.
+pub fn compile_within(pattern: &str, bytes: usize) -> Result<Regex, String> {
     let translated = translate(pattern)?;
-    Regex::new(&format!("^(?s:{translated})$")).map_err(|_| format!("{pattern:?} is not a regular expression"))
+    RegexBuilder::new(&format!("^(?s:{translated})$"))
+        .size_limit(bytes)
+        .build()
+        .map_err(|_| format!("{pattern:?} is not a regular expression, or one that is too large"))
 }
 
 fn translate(pattern: &str) -> Result<String, String> {

@@ -37,6 +37,7 @@ fn snapshot(at: f64, paths: &[(&str, Option<bool>)]) -> Snapshot {
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
         drop_ins_left_out: None,
+        silences: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::super::Family;
 use super::super::Kind::{Counter, Gauge};
 use super::{b, count, flag};
+use crate::model::silence::SilenceState;
 use crate::model::snapshot::AlertState;
 
 /// The rows.
@@ -112,6 +113,33 @@ pub(super) static ROWS: &[Family] = &[
             }
             for ((alert, state), number) in counts {
                 out.add([Cow::Borrowed(alert), Cow::Borrowed(state.as_str())], count(number));
+            }
+        },
+    },
+    Family {
+        name: "longhaul_alerts_silenced",
+        kind: Gauge,
+        labels: &["alertname"],
+        help: "Alerts of longhaul_alerts that a silence mutes: nobody is mailed about them.",
+        read: |snapshot, out| {
+            let mut counts = std::collections::BTreeMap::<&str, u64>::new();
+            for alert in snapshot.alerts.iter().filter(|alert| !alert.silenced_by.is_empty()) {
+                *counts.entry(&alert.name).or_default() += 1;
+            }
+            for (alert, number) in counts {
+                out.add([Cow::Borrowed(alert)], count(number));
+            }
+        },
+    },
+    Family {
+        name: "longhaul_silences",
+        kind: Gauge,
+        labels: &["state"],
+        help: "Silences that are active, pending (they begin later), or expired less than five days ago.",
+        read: |snapshot, out| {
+            for state in SilenceState::ALL {
+                let of_state = snapshot.silences.iter().filter(|silence| silence.state(snapshot.at) == state);
+                out.add([Cow::Borrowed(state.as_str())], count(of_state.map(|_| 1).sum::<u64>()));
             }
         },
     },

@@ -104,6 +104,7 @@ fn alert(name: &str, state: AlertState) -> AlertView {
         fired_at: None,
         kept: false,
         value: 1.0,
+        silenced_by: Vec::new(),
     }
 }
 
@@ -126,6 +127,7 @@ fn snapshot(jobs: Vec<JobView>) -> Snapshot {
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
         drop_ins_left_out: None,
+        silences: Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use super::gpus;
 use super::table::{Column, Table, wrap};
 use crate::model::Answer;
+use crate::model::silence::SilenceState;
 use crate::model::snapshot::{
     AlertState, AlertView, EngineView, JobState, JobView, Snapshot, SourceView, StallCause, VolumeView,
 };
@@ -250,15 +251,19 @@ fn engine_rows(table: &mut Table, engine: &EngineView) {
 
 fn alerts(out: &mut String, snapshot: &Snapshot, width: usize) {
     let mut alerts: Vec<&AlertView> = snapshot.alerts.iter().collect();
-    alerts.sort_by_key(|alert| (alert.state != AlertState::Firing, &alert.name));
-    if !alerts.is_empty() {
+    alerts.sort_by_key(|alert| (!alert.silenced_by.is_empty(), alert.state != AlertState::Firing, &alert.name));
+    if !alerts.is_empty() || !snapshot.silences.is_empty() {
         out.push('\n');
     }
     for alert in alerts {
         let summary = alert.annotations.get("summary").map_or("", String::as_str);
         let since = text::span(snapshot.at - alert.fired_at.unwrap_or(alert.active_at));
-        let line = format!("{} {} for {since}: {summary}", alert.state.as_str().to_uppercase(), alert.name);
-        wrap(out, &line, width);
+        let silenced = if alert.silenced_by.is_empty() { "" } else { ", SILENCED" };
+        let state = alert.state.as_str().to_uppercase();
+        wrap(out, &format!("{state}{silenced} {} for {since}: {summary}", alert.name), width);
+    }
+    for silence in snapshot.silences.iter().filter(|silence| silence.state(snapshot.at) != SilenceState::Expired) {
+        wrap(out, &format!("silence {}: {}", silence.id, words::silence(silence, snapshot.at)), width);
     }
 }
 

@@ -4,6 +4,7 @@ mod deciding;
 mod golden;
 mod outbox;
 mod sender;
+mod silencing;
 mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,10 @@ impl World {
     }
 
     fn with_mode(mode: AlertingMode) -> Self {
+        Self::with(mode, State::default())
+    }
+
+    fn with(mode: AlertingMode, state: State) -> Self {
         let config = Notify {
             email: None,
             group_wait: Duration::from_secs(30),
@@ -42,7 +47,7 @@ impl World {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         Self {
             snapshot: snapshot(),
-            notifier: Notifier::new(mode, config, zone, State::default()),
+            notifier: Notifier::new(mode, config, zone, state),
             now: Time::from_seconds(START),
             mails: Vec::new(),
         }
@@ -70,9 +75,7 @@ impl World {
     }
 
     fn restore(&mut self, saved: &str) {
-        let mut fresh = Self::new();
-        fresh.notifier.state = serde_json::from_str(saved).unwrap();
-        self.notifier = fresh.notifier;
+        self.notifier = Self::with(AlertingMode::Standalone, serde_json::from_str(saved).unwrap()).notifier;
     }
 
     fn fire(&mut self, name: &str, labels: &[(&str, &str)]) {
@@ -138,6 +141,7 @@ fn alert(name: &str, labels: &[(&str, &str)], state: AlertState, at: f64) -> Ale
         fired_at: (state == AlertState::Firing).then_some(at),
         kept: false,
         value: 1.0,
+        silenced_by: Vec::new(),
     }
 }
 
@@ -185,6 +189,7 @@ fn snapshot() -> Snapshot {
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
         drop_ins_left_out: None,
+        silences: Vec::new(),
     }
 }
 

@@ -30,7 +30,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use hyper::{StatusCode, Uri};
@@ -96,6 +96,11 @@ pub async fn get(request: &Request, limits: Limits) -> Result<Response, Failure>
     for _ in 0..=MAX_REDIRECTS {
         match (Call { request: &request, limits, until }).ask().await? {
             Received::Answer(response) => return Ok(response),
+            Received::Moved(_) if !request.only_reads() => {
+                return Err(
+                    request.failure(FailureKind::Status, "sends us elsewhere: name the address that answers itself")
+                );
+            }
             Received::Moved(path) => request = Cow::Owned(request.at(path)),
         }
     }
@@ -166,7 +171,7 @@ impl Call<'_> {
     }
 
     /// Sends the request and reads the answer, while the connection is driven beside it: no task is left behind.
-    async fn exchange<S>(&self, head: hyper::Request<Empty<Bytes>>, stream: S) -> Result<Received, Failure>
+    async fn exchange<S>(&self, head: hyper::Request<Full<Bytes>>, stream: S) -> Result<Received, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -6,15 +6,15 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use http_body_util::Empty;
-use hyper::Uri;
+use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, HOST, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::{Method, Uri};
 
 use super::file::SmallFile;
 use crate::model::{Failure, FailureKind};
 
-/// A GET that can be sent any number of times.
+/// A GET that can be sent any number of times; or a POST or DELETE, which only our own commands send.
 #[derive(Clone)]
 pub struct Request {
     pub(super) peer: Peer,
@@ -22,6 +22,8 @@ pub struct Request {
     host: String,
     /// Path and query.
     path: String,
+    method: Method,
+    body: Bytes,
     /// For messages: without the query, which may hold a key.
     shown: String,
     bearer_token: Option<SmallFile>,
@@ -40,7 +42,7 @@ pub(super) enum Peer {
 /// As in messages: without the query.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GET {}", self.shown)
+        write!(f, "{} {}", self.method, self.shown)
     }
 }
 
@@ -81,6 +83,8 @@ impl Request {
             peer: Peer::Tcp { host, port, tls },
             host: authority.as_str().to_owned(),
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+            method: Method::GET,
+            body: Bytes::new(),
             shown: format!("{}://{authority}{}", if tls { "https" } else { "http" }, uri.path()),
             bearer_token: None,
             ca: None,
@@ -95,6 +99,8 @@ impl Request {
             peer: Peer::Unix(socket),
             host: "localhost".to_owned(),
             path: path.to_owned(),
+            method: Method::GET,
+            body: Bytes::new(),
             bearer_token: None,
             ca: None,
         }
@@ -112,6 +118,23 @@ impl Request {
     pub fn ca_file(mut self, path: Option<PathBuf>) -> Self {
         self.ca = path.map(|path| SmallFile::new("ca_file", path));
         self
+    }
+
+    /// A POST of this JSON instead.
+    #[must_use]
+    pub fn posting(self, json: Vec<u8>) -> Self {
+        Self { method: Method::POST, body: Bytes::from(json), ..self }
+    }
+
+    /// A DELETE instead.
+    #[must_use]
+    pub fn deleting(self) -> Self {
+        Self { method: Method::DELETE, ..self }
+    }
+
+    /// Whether it may be sent again to where an answer points.
+    pub(super) fn only_reads(&self) -> bool {
+        self.method == Method::GET
     }
 
     /// The same server, asked for another path.
@@ -146,15 +169,20 @@ impl Request {
     }
 
     /// The head, with the token of this moment.
-    pub(super) async fn head(&self) -> Result<hyper::Request<Empty<Bytes>>, Failure> {
-        let mut head = hyper::Request::get(&self.path)
+    pub(super) async fn head(&self) -> Result<hyper::Request<Full<Bytes>>, Failure> {
+        let mut head = hyper::Request::builder()
+            .method(self.method.clone())
+            .uri(&self.path)
             .header(HOST, &self.host)
             .header(USER_AGENT, concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "*/*")
             .header(ACCEPT_ENCODING, "identity")
             .header(CONNECTION, "close")
-            .body(Empty::new())
+            .body(Full::new(self.body.clone()))
             .map_err(|error| self.failure(FailureKind::Parse, format!("cannot be asked for ({error})")))?;
+        if self.method == Method::POST {
+            head.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         if let Some(file) = &self.bearer_token {
             let content = file.read().await.map_err(|failure| self.failure(failure.kind, failure.message))?;
             head.headers_mut().insert(AUTHORIZATION, self.authorization(file, &content)?);

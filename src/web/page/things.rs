@@ -17,6 +17,8 @@ pub(super) struct Alert<'a> {
     pub(super) since: String,
     /// Whether the description belongs on the page: of what only may become an alert the first line is enough.
     pub(super) full: bool,
+    /// Nobody is mailed about it.
+    pub(super) silenced: bool,
 }
 
 pub(super) struct Volume<'a> {
@@ -73,6 +75,7 @@ pub(super) fn alert(view: &AlertView, now: f64) -> Alert<'_> {
     let firing = view.state == AlertState::Firing;
     Alert {
         tone: match (firing, severity) {
+            _ if !view.silenced_by.is_empty() => Tone::Quiet,
             (true, "critical") => Tone::Bad,
             (true, "info") => Tone::Quiet,
             _ => Tone::Warn,
@@ -95,6 +98,7 @@ pub(super) fn alert(view: &AlertView, now: f64) -> Alert<'_> {
             .map(String::as_str)
             .filter(|url| url.starts_with("https://") || url.starts_with("http://")),
         full: firing,
+        silenced: !view.silenced_by.is_empty(),
         since: match (severity, text::span(now - view.fired_at.unwrap_or(view.active_at))) {
             ("info", span) => format!("{span} ago"),
             (_, span) => format!("{} for {span}", view.state.as_str()),

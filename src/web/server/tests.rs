@@ -30,6 +30,7 @@ fn snapshot() -> Snapshot {
         reload: crate::model::snapshot::ReloadView::default(),
         gpus: GpusView::default(),
         drop_ins_left_out: None,
+        silences: Vec::new(),
     }
 }
 
