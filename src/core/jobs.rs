@@ -309,6 +309,11 @@ impl Job {
         });
     }
 
+    /// The wall clock was set by so much.
+    pub fn clock_was_set(&mut self, seconds: f64) {
+        self.run.trend.revisions.shift(seconds);
+    }
+
     /// What is followed of the run beside its count.
     pub const fn trend(&self) -> &Trend {
         &self.run.trend

@@ -63,6 +63,9 @@ pub struct State {
     /// Forecasts of runs that go on, and the scores of those that ended.
     #[serde(default)]
     pub forecasts: Ledger,
+    /// How far the wall clock, by which those moments are, was ahead of our time line.
+    #[serde(default)]
+    pub wall_offset: f64,
 }
 
 /// What one tick made.
@@ -87,6 +90,7 @@ impl Core {
         state: State,
     ) -> Self {
         let mut world = World::new(config.clone(), instance, started);
+        world.wall_offset = state.wall_offset;
         world.remember_answers(&state.engines);
         world.remember_forecasts(state.forecasts);
         Self {
@@ -169,6 +173,7 @@ impl Core {
             notifier: self.notifier.state().clone(),
             engines: self.world.last_answers(),
             forecasts: self.world.forecasts().clone(),
+            wall_offset: self.world.wall_offset,
         }
     }
 }

@@ -106,7 +106,7 @@ impl World {
     pub fn remember_answers(&mut self, answers: &BTreeMap<EngineName, f64>) {
         for (name, &at) in answers {
             // A clock that was set back meanwhile leaves nothing in the future.
-            self.engines.remember(name, Time::from_seconds(at).min(self.started));
+            self.engines.remember(name, Time::from_seconds(at - self.wall_offset).min(self.started));
         }
     }
 
@@ -129,7 +129,7 @@ impl World {
                 self.tick(at);
                 return Some(self.snapshot(at));
             }
-            Fact::WallClock { offset } => self.wall_offset = *offset,
+            Fact::WallClock { offset } => self.clock_was_set(*offset),
             Fact::Engine { engine: name, sample } => {
                 if let Some(engine) = self.engines.get_mut(name) {
                     engine.scraped(sample, at);
@@ -208,6 +208,14 @@ impl World {
             }
         }
         None
+    }
+
+    /// What was noted by the wall clock is moved with it: a forecast of an hour ago stays one.
+    fn clock_was_set(&mut self, offset: f64) {
+        let moved = offset - self.wall_offset;
+        self.wall_offset = offset;
+        self.ledger.shift(moved);
+        self.roster.all_mut().for_each(|job| job.clock_was_set(moved));
     }
 
     /// Files are dated by the wall clock, which somebody may have set since we started.

@@ -88,6 +88,15 @@ impl Revisions {
         }
     }
 
+    /// The wall clock was set: all moments are by it.
+    pub fn shift(&mut self, seconds: f64) {
+        if let Some(base) = &mut self.base {
+            base.at += seconds;
+            base.started = base.started.map(|started| started + seconds);
+        }
+        self.first.iter_mut().chain(&mut self.last).for_each(|revision| revision.at += seconds);
+    }
+
     /// Oldest first.
     pub fn list(&self) -> Vec<RevisionView> {
         self.first.iter().chain(&self.last).copied().collect()

@@ -147,6 +147,14 @@ impl Ledger {
         }
     }
 
+    /// The wall clock was set: the moments of runs that go on are by it. Those of runs that ended stay as they were told.
+    pub fn shift(&mut self, seconds: f64) {
+        for run in self.underway.values_mut() {
+            run.started = run.started.map(|started| started + seconds);
+            run.marks.iter_mut().for_each(|mark| mark.at += seconds);
+        }
+    }
+
     /// A run ended; true if it is news.
     pub fn finish(&mut self, job: &JobName, outcome: Outcome) -> bool {
         let Some(run) = self.underway.remove(job) else { return false };

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::alerts::Rules;
-use crate::clock::Clock;
+use crate::clock::{Clock, Since};
 use crate::config::Config;
 use crate::model::{Fact, Failure, FailureKind, Observation, Snapshot, SourceId, Time};
 use crate::recording::Head;
@@ -119,9 +119,12 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
         since,
     })?;
     // Files are dated by the wall clock: how far it is away from a line that goes on is the first thing to know.
-    let offset = Some(clock.wall_offset()).filter(|offset| offset.abs() > WALL_STEP_SECONDS);
+    // Of a line that begins it is nothing; one that goes on was perhaps kept under another.
+    let offset = Some(clock.wall_offset()).filter(|_| since != Since::Ever);
     if let Some(offset) = offset {
-        tracing::info!(seconds = offset, "the wall clock was set since our time line began");
+        if offset.abs() > WALL_STEP_SECONDS {
+            tracing::info!(seconds = offset, "the wall clock was set since our time line began");
+        }
         observations.send(own(&clock, Fact::WallClock { offset })).await?;
     }
 

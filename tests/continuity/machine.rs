@@ -41,6 +41,8 @@ pub struct World {
     pub files: Option<Result<(), FailureKind>>,
     pub wall_offset: f64,
     pub written_at: f64,
+    /// Where the time line began: the wall clock then.
+    pub epoch: f64,
 }
 
 impl World {
@@ -57,11 +59,23 @@ impl World {
             files: Some(Ok(())),
             wall_offset: 0.0,
             written_at: START,
+            epoch: START,
         }
     }
 
+    /// The same on a machine whose clock stands at `epoch` when it begins.
+    pub fn at(epoch: f64) -> Self {
+        Self { written_at: epoch, epoch, ..Self::new() }
+    }
+
+    /// Somebody sets the wall clock so far ahead of the time line.
+    pub fn set_clock(&mut self, offset: f64) -> Vec<Observation> {
+        self.wall_offset = offset;
+        vec![Observation { at: self.now(), source: SourceId::own(), took: None, fact: Fact::WallClock { offset } }]
+    }
+
     pub fn now(&self) -> Time {
-        Time::from_seconds(START + self.seconds)
+        Time::from_seconds(self.epoch + self.seconds)
     }
 
     /// Time passes; the job works if it can.
@@ -71,7 +85,7 @@ impl World {
             self.done = (self.done + RATE * seconds).min(self.total - self.failed);
             self.tokens += RATE * TOKENS_PER_ITEM * seconds;
             self.elapsed += seconds;
-            self.written_at = START + self.seconds + self.wall_offset;
+            self.written_at = self.epoch + self.seconds + self.wall_offset;
         }
     }
 
@@ -108,7 +122,7 @@ impl World {
         EngineSample {
             dialect: Dialect::Vllm,
             models: BTreeMap::from([("m".to_owned(), ModelSample { ranks })]),
-            process_start: Some(START - 1000.0),
+            process_start: Some(self.epoch - 1000.0),
             ..EngineSample::default()
         }
     }
@@ -201,6 +215,10 @@ impl Sidecar {
             world.pass(STEP);
             assert!(self.take(&world.observe()));
         }
+    }
+
+    pub fn state(&self) -> State {
+        self.core.state()
     }
 
     pub fn job(&self) -> &JobView {

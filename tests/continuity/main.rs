@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clocks;
 mod histories;
 mod kills;
 mod machine;
