@@ -7,17 +7,25 @@
 //! `fuzz/Cargo.toml`, and a first input in `corpus/NAME/`. The test says which of them is missing. An input that the
 //! fuzzer finds goes into the corpus under a name that says what it is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::config::LogFormat;
+use jiff::tz::TimeZone;
+use longhaul::alerts::Rules;
+use longhaul::clock::{Clock, Line};
+use longhaul::config::{self, Config, LogFormat};
+use longhaul::core::{Core, Histories, State};
 use longhaul::model::engine::{EngineSample, RankSample};
-use longhaul::model::{EngineName, Failure};
+use longhaul::model::{EngineName, Fact, Failure, JobName, Observation, Snapshot, SourceId, Time};
+use longhaul::recording::{Entry, Reader};
 use longhaul::sources::engines::{dialect, targets};
 use longhaul::sources::exposition;
 use longhaul::sources::http::{self, Received, Request};
 use longhaul::sources::progress::items::Items;
 use longhaul::sources::progress::log::Text;
 use longhaul::sources::progress::pointer::{Pointer, Raw, scan};
+use longhaul::web::metrics;
+use longhaul::worker::Kept;
 use tokio::io::AsyncWriteExt;
 
 /// A target: the name of its corpus and binary, and what it does with an input.
@@ -26,12 +34,118 @@ pub type Target = (&'static str, fn(&[u8]));
 /// All of them.
 pub const TARGETS: &[Target] = &[
     ("answer", answer),
+    ("configuration", configuration),
     ("exposition", exposition),
     ("file_sd", file_sd),
     ("items", items),
     ("log", log),
     ("pointer", pointer),
+    ("recording", recording),
+    ("rules", rules),
+    ("state", state),
 ];
+
+/// Configuration files: whatever the text, it is read to the end with every problem in words, or it is a configuration
+/// that a recording can hold.
+pub fn configuration(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let loaded = config::parse(text, "fuzz.yml");
+    let listing = loaded.problem_listing();
+    let Some(config) = loaded.config else {
+        assert!(!listing.is_empty(), "what is refused is refused for a reason");
+        return;
+    };
+    let written = serde_json::to_string(&config).unwrap();
+    let again: Config = serde_json::from_str(&written).unwrap();
+    assert_eq!(serde_json::to_string(&again).unwrap(), written);
+}
+
+/// Rule files: they are refused in words, or evaluated on a snapshot of nothing.
+pub fn rules(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match Rules::parse(&[("fuzz.yml".to_owned(), text.to_owned())]) {
+        Err(problems) => assert!(problems.iter().all(|problem| !problem.to_string().is_empty())),
+        Ok(rules) => {
+            let started = Time::from_seconds(1e9);
+            let config = Arc::new(Config { jobs_dir: None, ..Config::default() });
+            let mut core = Core::new(config, rules, "box".into(), TimeZone::UTC, started, State::default());
+            for second in 0..3 {
+                tick(&mut core, Time::from_seconds(1e9 + 60.0 * f64::from(second)));
+            }
+        }
+    }
+}
+
+/// Recordings: they are refused with the line, or replayed; whatever was observed, what comes of it is sensible.
+pub fn recording(input: &[u8]) {
+    let Ok((head, mut reader)) = Reader::open(input) else { return };
+    // Rules have a target of their own, and those of a real recording cost more than all else.
+    let rules = Rules::parse(&[]).unwrap();
+    let before = head.before.as_ref();
+    let state = before.and_then(|before| serde_json::from_str(before.state.0.get()).ok()).unwrap_or_default();
+    let mut core = Core::new(Arc::new(head.config), rules, head.instance, TimeZone::UTC, head.started, state);
+    if let Some(histories) = before.and_then(|before| serde_json::from_str(before.histories.0.get()).ok()) {
+        core.resume(histories, before.is_some_and(|before| before.another_boot));
+    }
+    for _ in 0..200 {
+        match reader.read() {
+            Ok(Some(Entry::Observation(observation))) => {
+                if let Some(outcome) = core.observe(&observation) {
+                    is_readable(&outcome.snapshot);
+                }
+            }
+            Ok(Some(Entry::Head(head))) => {
+                core.reconfigure(Arc::new(head.config), Rules::parse(&[]).unwrap(), head.instance)
+            }
+            Ok(None) => break,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                break;
+            }
+        }
+    }
+}
+
+/// State files, of whichever piece: they are refused, or the program goes on with them.
+pub fn state(input: &[u8]) {
+    #[derive(serde::Deserialize)]
+    struct Envelope<T> {
+        state: T,
+    }
+    let _ = serde_json::from_slice::<Envelope<Kept>>(input);
+    let line = serde_json::from_slice::<Envelope<Option<Line>>>(input).ok().and_then(|line| line.state);
+    Clock::resume(line.as_ref()).0.now();
+    let state = serde_json::from_slice::<Envelope<State>>(input).map(|envelope| envelope.state);
+    let histories = serde_json::from_slice::<Envelope<Histories>>(input).map(|envelope| envelope.state);
+    if state.is_err() && histories.is_err() {
+        return;
+    }
+    let histories = histories.unwrap_or_default();
+    let started = histories.at().unwrap_or(Time::from_seconds(1.8e9));
+    // The jobs of the file that the corpus began with; others are read and belong to nobody.
+    let job = config::Job::new(JobName::new("synth_25k"));
+    let config = Arc::new(Config { jobs: vec![job], jobs_dir: None, ..Config::default() });
+    let rules = Rules::parse(&[]).unwrap();
+    let mut core = Core::new(config, rules, "box".into(), TimeZone::UTC, started, state.unwrap_or_default());
+    core.resume(histories, false);
+    for second in [0, 1, 100] {
+        tick(&mut core, started + Duration::from_secs(second));
+    }
+    let kept = serde_json::to_vec(&core.histories()).unwrap();
+    serde_json::from_slice::<Histories>(&kept).unwrap();
+}
+
+fn tick(core: &mut Core, at: Time) {
+    let tick = Observation { at, source: SourceId::own(), took: None, fact: Fact::Tick };
+    is_readable(&core.observe(&tick).unwrap().snapshot);
+}
+
+/// Prometheus and everybody else can read it.
+fn is_readable(snapshot: &Snapshot) {
+    let text = metrics::render(snapshot);
+    assert!(text.lines().all(|line| line.starts_with('#') || line.contains(' ') || line.is_empty()));
+    serde_json::to_vec(snapshot).unwrap();
+}
 
 /// Bodies of engines: whatever the bytes, reading ends, and what it says is bounded and sensible.
 pub fn exposition(body: &[u8]) {
