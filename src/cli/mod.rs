@@ -70,6 +70,9 @@ enum Command {
 
 /// Parses the arguments and does what they say.
 pub fn main() -> ExitCode {
+    if let Some(worker) = worker::Args::of_supervisor(std::env::args_os().skip(1)) {
+        return worker::run(&worker).unwrap_or_else(failed);
+    }
     let Cli { run, command } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -92,10 +95,13 @@ pub fn main() -> ExitCode {
         Command::Assets(args) => assets::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker(args) => worker::run(&args),
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("longhaul: {}", chain(&error));
-        ExitCode::FAILURE
-    })
+    outcome.unwrap_or_else(failed)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "as unwrap_or_else hands it over")]
+fn failed(error: anyhow::Error) -> ExitCode {
+    eprintln!("longhaul: {}", chain(&error));
+    ExitCode::FAILURE
 }
 
 /// An error with its causes, each once, in one line.

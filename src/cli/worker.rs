@@ -1,5 +1,6 @@
 //! `longhaul worker files` and `longhaul worker gpus`: not for people; the main process starts it.
 
+use std::ffi::OsString;
 use std::io::{BufReader, stdin, stdout};
 use std::process::ExitCode;
 
@@ -15,6 +16,17 @@ pub struct Args {
     logging: logging::Args,
 }
 
+impl Args {
+    /// The arguments as the supervisor gives them, word by word. Two processes live beside the main one for as long as it
+    /// does, and the parser of a command line is memory that none of them needs for two words.
+    pub fn of_supervisor(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let (word, name) = (words.next()?, words.next()?);
+        let name = ["files", "gpus"].into_iter().find(|known| name == *known)?;
+        let logging = logging::Args { level: logging::Level::Info, format: logging::Format::Logfmt };
+        (word == "worker" && words.next().is_none()).then(|| Self { name: name.to_owned(), logging })
+    }
+}
+
 /// Works until its standard input ends.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     logging::start(&args.logging);
@@ -23,4 +35,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => crate::worker::files(BufReader::new(stdin()), stdout())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_supervisor_says_is_read_without_a_parser_and_all_else_is_left_to_it() {
+        let name = |line: &str| Args::of_supervisor(line.split(' ').map(OsString::from)).map(|args| args.name);
+        for spec in [crate::worker::WorkerSpec::files(), crate::worker::WorkerSpec::gpus()] {
+            assert_eq!(name(&spec.args.join(" ")).as_deref(), Some(spec.name.as_str()));
+        }
+        for other in ["worker", "worker other", "worker files --log.level debug", "run", "status files", ""] {
+            assert_eq!(name(other), None, "{other}");
+        }
+    }
 }

@@ -4,8 +4,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::machine::{Library, Machine, assert_fresh, gpu, of, of_with, until_present};
-use super::support::fetched;
-use super::support::sidecar::{find, is_alive};
+use super::support::sidecar::{LIMIT, find, is_alive};
+use super::support::{fetched, wait_for};
 
 #[test]
 fn what_is_not_supported_is_absent_with_a_reason_and_never_0() {
@@ -158,6 +158,39 @@ fn a_worker_that_dies_comes_back_and_no_xid_is_forgotten_or_counted_twice() {
     sidecar.until_metric(&of("longhaul_gpu_xid_errors_total", 1), |count| count == 2.0);
     assert_eq!(sidecar.metric("longhaul_worker_restarts_total{worker=\"files\"}"), Some(0.0));
     sidecar.end();
+}
+
+/// A driver's library that takes its process with it, in whichever call: everything else goes on, the worker is started
+/// anew again and again, and as soon as the library behaves all GPUs are back.
+#[test]
+fn a_library_that_crashes_in_any_call_takes_one_worker_with_it_and_nothing_else() {
+    let calls = ["Init", "Count", "HandleByIndex", "UUID", "MemoryInfo", "UtilizationRates", "EventSetWait"];
+    let mut all: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            let machine = Machine::new(&[(&format!("crash.{call}"), "1")]);
+            let sidecar = machine.start_with("volumes: [{path: /}]\n");
+            (call, machine, sidecar)
+        })
+        .collect();
+    for (call, _, sidecar) in &all {
+        let restarts = "longhaul_worker_restarts_total{worker=\"gpus\"}";
+        wait_for(&format!("crashes in {call}"), LIMIT, || sidecar.metric(restarts).filter(|count| *count >= 2.0));
+        sidecar.until_metric("longhaul_volume_present{path=\"/\",must_exist=\"false\"}", |present| present == 1.0);
+        assert_eq!(sidecar.metric("longhaul_worker_up{worker=\"files\"}"), Some(1.0), "{call}");
+        sidecar.assert_scrape_is_fast();
+    }
+    // All at once: the pauses between the starts of a worker that dies grow.
+    for (call, machine, _) in &mut all {
+        machine.unset(&[&format!("crash.{call}")]);
+    }
+    for (_, _, sidecar) in &all {
+        until_present(sidecar, 8.0);
+    }
+    for (_, _, sidecar) in all {
+        sidecar.assert_well();
+        sidecar.end();
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
  *   count            how many GPUs (8)
  *   ret.CALL         the nvmlReturn_t of a call; ret.gpu for all calls about a GPU
  *   hang.CALL        the call does not come back while this is there
+ *   crash.CALL       the call takes its process with it
  *   start.gpu        calls about the GPU say GPU_IS_LOST before NVML was started this often
  *   CALL             the value; for calls with two of them also CALL.b
  *   field.ID         the value of a field, fieldret.ID its nvmlReturn_t
@@ -68,6 +69,7 @@ static nvmlReturn_t enter(const char *call, int index) {
         }
     }
     while (number("hang", call, index, 0)) usleep(10000);
+    if (number("crash", call, index, 0)) abort();
     if (index >= 0) {
         if (starts < number("start", "gpu", index, 0)) return NVML_ERROR_GPU_IS_LOST;
         nvmlReturn_t result = (nvmlReturn_t)number("ret", "gpu", index, 0);
@@ -254,6 +256,7 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *dat
     (void)set;
     for (unsigned int waited = 0;; waited += EVENT_LOOK_MS) {
         while (number("hang", "EventSetWait", -1, 0)) usleep(10000);
+        if (number("crash", "EventSetWait", -1, 0)) abort();
         nvmlReturn_t result = (nvmlReturn_t)number("ret", "EventSetWait", -1, 0);
         if (result) return result;
         char name[32];

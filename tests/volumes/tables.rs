@@ -102,6 +102,28 @@ fn b14_an_emergency_under_a_job_is_an_alert() {
     sidecar.end();
 }
 
+/// btrfs says that it has 0 inodes, and none free: it has no fixed number. (So does a tmpfs when told so.)
+#[test]
+fn b21_a_file_system_without_a_number_of_inodes_neither_divides_by_it_nor_lacks_any() {
+    if without("mounts", is_root()) {
+        return;
+    }
+    let table = Table::new();
+    let data = table.folder("data");
+    let _real = super::support::sidecar::Mounted::new("-t tmpfs -o size=1m,nr_inodes=0", &data);
+    table.write(format!("30 20 0:45 / {} rw - btrfs /dev/sdb1 rw,subvol=/data\n", data.display()).as_bytes());
+    let sidecar = table.start(&rules(&table.scene), &[]);
+    until_volume(&sidecar, "longhaul_volume_avail_bytes", &data, |avail| avail > 0.0);
+    for absent in ["files", "files_free", "seconds_to_files_full", "files_filling"] {
+        assert_eq!(of_volume(&sidecar, &format!("longhaul_volume_{absent}"), &data), None);
+    }
+    let alerts = sidecar.snapshot()["alerts"].clone();
+    let about = |alert: &&serde_json::Value| alert["labels"]["mountpoint"].as_str() == data.to_str();
+    assert_eq!(alerts.as_array().unwrap().iter().find(about), None);
+    sidecar.assert_well();
+    sidecar.end();
+}
+
 /// Bytes that are no text, blanks, and a mount source that is empty.
 #[test]
 fn names_of_any_bytes_are_shown_and_looked_at() {
