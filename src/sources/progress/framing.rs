@@ -54,8 +54,9 @@ impl Unwrap {
         self.too_long = false;
     }
 
-    /// The next bytes of the file; `each` gets those of the job, with the number of their stream.
-    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(usize, &[u8])) {
+    /// The next bytes of the file; `each` gets those of the job, with the number of their stream and the time that the
+    /// wrapping says they were written at, as it stands there.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(usize, &[u8], &str)) {
         let mut rest = bytes;
         if self.wrapping == Wrapping::Unknown {
             // What a hole or a rotation left in front.
@@ -72,14 +73,14 @@ impl Unwrap {
             match self.wrapping {
                 Wrapping::Unknown => return,
                 Wrapping::None => {
-                    each(0, self.partial.get(..known).unwrap_or_default());
+                    each(0, self.partial.get(..known).unwrap_or_default(), "");
                     self.partial = Vec::new();
                 }
                 Wrapping::Cri | Wrapping::Json => self.partial.truncate(known),
             }
         }
         if self.wrapping == Wrapping::None {
-            each(0, rest);
+            each(0, rest, "");
             return;
         }
         while let Some(end) = memchr(b'\n', rest) {
@@ -140,23 +141,37 @@ fn detect(head: &[u8], limit: usize) -> Wrapping {
     }
 }
 
-fn line(wrapping: Wrapping, text: &[u8], each: &mut impl FnMut(usize, &[u8])) {
+fn line(wrapping: Wrapping, text: &[u8], each: &mut impl FnMut(usize, &[u8], &str)) {
     let read = match wrapping {
-        Wrapping::Cri => cri(text).map(|piece| (piece.stream, Cow::Borrowed(piece.text), piece.is_end)),
+        Wrapping::Cri => cri(text).map(|piece| Taken {
+            stream: piece.stream,
+            bytes: Cow::Borrowed(piece.text),
+            is_end: piece.is_end,
+            time: Cow::Borrowed(piece.time),
+        }),
         _ => Record::read(text).and_then(Record::into_piece),
     };
     match read {
-        Some((stream, piece, is_end)) => {
-            each(stream, &piece);
+        Some(Taken { stream, bytes, is_end, time }) => {
+            each(stream, &bytes, &time);
             if is_end {
-                each(stream, b"\n");
+                each(stream, b"\n", &time);
             }
         }
         None => {
-            each(0, text);
-            each(0, b"\n");
+            each(0, text, "");
+            each(0, b"\n", "");
         }
     }
+}
+
+/// What was in a line of any wrapping.
+#[derive(Debug)]
+struct Taken<'a> {
+    stream: usize,
+    bytes: Cow<'a, [u8]>,
+    is_end: bool,
+    time: Cow<'a, str>,
 }
 
 /// A line of CRI.
@@ -167,6 +182,7 @@ pub struct Piece<'a> {
     pub text: &'a [u8],
     /// The job's line ends here.
     is_end: bool,
+    time: &'a str,
 }
 
 /// `TIME stdout|stderr P|F text`; there may be more tags, split by colons.
@@ -193,6 +209,7 @@ pub fn cri(line: &[u8]) -> Option<Piece<'_>> {
         stream,
         text: rest.get(end + 1..).unwrap_or_default(),
         is_end,
+        time: std::str::from_utf8(date).unwrap_or_default(),
     })
 }
 
@@ -203,8 +220,13 @@ struct Record<'a> {
     log: Option<Cow<'a, str>>,
     #[serde(borrow)]
     stream: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    time: Option<Cow<'a, str>>,
     #[serde(rename = "MESSAGE")]
     message: Option<serde_json::Value>,
+    /// Microseconds since 1970.
+    #[serde(rename = "__REALTIME_TIMESTAMP", borrow)]
+    written: Option<Cow<'a, str>>,
 }
 
 impl<'a> Record<'a> {
@@ -213,14 +235,14 @@ impl<'a> Record<'a> {
         ((record.log.is_some() && record.stream.is_some()) || record.message.is_some()).then_some(record)
     }
 
-    fn into_piece(self) -> Option<(usize, Cow<'a, [u8]>, bool)> {
+    fn into_piece(self) -> Option<Taken<'a>> {
         if let Some(log) = self.log {
             let stream = usize::from(self.stream.as_deref() == Some("stderr"));
             let bytes = match log {
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
             };
-            return Some((stream, bytes, false));
+            return Some(Taken { stream, bytes, is_end: false, time: self.time.unwrap_or_default() });
         }
         let bytes = match self.message? {
             serde_json::Value::String(text) => text.into_bytes(),
@@ -230,7 +252,12 @@ impl<'a> Record<'a> {
             }
             _ => Vec::new(),
         };
-        Some((0, Cow::Owned(bytes), true))
+        // Seconds as loggers write them.
+        let time = self.written.and_then(|text| {
+            let (seconds, fraction) = text.split_at_checked(text.len().checked_sub(6)?)?;
+            Some(format!("{seconds}.{fraction}"))
+        });
+        Some(Taken { stream: 0, bytes: Cow::Owned(bytes), is_end: true, time: time.unwrap_or_default().into() })
     }
 }
 
@@ -243,7 +270,7 @@ mod tests {
         let mut unwrap = Unwrap::new(1 << 20);
         let mut streams = [Vec::new(), Vec::new()];
         for chunk in chunks {
-            unwrap.push(chunk, |stream, bytes| streams[stream].extend_from_slice(bytes));
+            unwrap.push(chunk, |stream, bytes, _| streams[stream].extend_from_slice(bytes));
         }
         streams[0].extend_from_slice(unwrap.undecided());
         streams.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -298,15 +325,45 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_the_wrapping_comes_with_its_bytes() {
+        for (text, expected) in [
+            (
+                "2026-11-30T07:00:00.5Z stdout P 1\n2026-11-30T07:00:01.5Z stdout F 2\n",
+                ["2026-11-30T07:00:00.5Z", "2026-11-30T07:00:01.5Z"],
+            ),
+            (
+                "{\"log\":\"1\",\"stream\":\"stdout\",\"time\":\"2026-11-30T07:00:00Z\"}\n{\"log\":\"2\",\"stream\":\"stdout\"}\n",
+                ["2026-11-30T07:00:00Z", ""],
+            ),
+            (
+                "{\"MESSAGE\":\"1\",\"__REALTIME_TIMESTAMP\":\"1796022164038000\"}\n{\"MESSAGE\":\"2\",\"__REALTIME_TIMESTAMP\":\"é1\"}\n",
+                ["1796022164.038000", ""],
+            ),
+            ("1\n2\n", ["", ""]),
+        ] {
+            let mut unwrap = Unwrap::new(1 << 20);
+            let mut times = [String::from("none"), String::from("none")];
+            unwrap.push(text.as_bytes(), |_, bytes, time| {
+                for (digit, found) in [b'1', b'2'].iter().zip(&mut times) {
+                    if bytes.contains(digit) {
+                        time.clone_into(found);
+                    }
+                }
+            });
+            assert_eq!(times, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_line_without_an_end_takes_no_memory() {
         let mut unwrap = Unwrap::new(0);
-        unwrap.push(b"2026-11-30T07:00:00.0Z stdout F a\n", |_, _| {});
+        unwrap.push(b"2026-11-30T07:00:00.0Z stdout F a\n", |_, _, _| {});
         for _ in 0..1000 {
-            unwrap.push(&[b'x'; 4096], |_, _| panic!("nothing of it counts"));
+            unwrap.push(&[b'x'; 4096], |_, _, _| panic!("nothing of it counts"));
         }
         assert!(unwrap.partial.capacity() <= 512 << 10);
         let mut found = Vec::new();
-        unwrap.push(b"\n2026-11-30T07:00:00.0Z stdout F b\n", |_, bytes| found.extend_from_slice(bytes));
+        unwrap.push(b"\n2026-11-30T07:00:00.0Z stdout F b\n", |_, bytes, _| found.extend_from_slice(bytes));
         assert_eq!(found, b"b\n");
     }
 
@@ -314,7 +371,7 @@ mod tests {
         #[test]
         fn whatever_comes_it_ends(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut unwrap = Unwrap::new(1000);
-            unwrap.push(&bytes, |stream, _| assert!(stream < STREAMS));
+            unwrap.push(&bytes, |stream, _, _| assert!(stream < STREAMS));
         }
     }
 }

@@ -11,9 +11,10 @@
 //! **Which formats count.** With `format: auto` a line that reports on the whole job hides bars, from its first appearance
 //! on ([`Weight`]); bars of all tools are one company, of which [`super::bars`] picks the job.
 //!
-//! **Times.** Where a format prints no clock of its own, the times that a logger puts before its lines are one: the job's
-//! elapsed time is that from the first line of the log that had a time to the last that counted. It is for people who ask
-//! once ([`Text::stamped`]) and not in a reading: who watches has a better clock.
+//! **Times.** Where a format prints no clock of its own, the times that a logger puts before its lines are one, or else those
+//! that a container runtime or the journal wrapped around them: the job's elapsed time is that from the first line of the
+//! log that had a time to the last that counted. It is for people who ask once ([`Text::stamped`]) and not in a reading:
+//! who watches has a better clock.
 //!
 //! **Runs.** A content that starts anew (see [`super::tail`]) and a counter that goes back together with its own clock
 //! inside one content (a job started again that appends to its log) each begin a new run: `generation` grows, and
@@ -30,7 +31,7 @@ use super::frames::{self, Frames};
 use super::framing::{STREAMS, Unwrap};
 use super::prefix;
 use super::repeat::Repeat;
-use super::stamp::{Stamp, Stamps};
+use super::stamp::{Clocks, Stamp};
 use super::tail::{Follower, Polled, Receiver};
 use super::{Details, Source};
 use crate::config::LogFormat;
@@ -128,8 +129,9 @@ impl Text {
         if !bytes.is_empty() {
             facts.take_back();
         }
-        unwrap.push(bytes, |which, bytes| {
+        unwrap.push(bytes, |which, bytes, time| {
             let Some(Stream { frames, rank, .. }) = streams.get_mut(which) else { return };
+            time.clone_into(&mut facts.outer_time);
             frames.push(bytes, |frame, ends_line| facts.frame(frame, ends_line, rank));
         });
         facts.flush();
@@ -228,8 +230,10 @@ struct Facts {
     first: Option<FirstLine>,
     /// Which bar was the job, and at which of its starts.
     run: Option<Run>,
-    stamps: Stamps,
+    stamps: Clocks,
     stamped: Option<(Option<Run>, Stamped)>,
+    /// When a container runtime or the journal took what is read now, as it wrote it; empty without one.
+    outer_time: String,
     /// A frame of a bar with a clock had none.
     was_cut: bool,
     /// Frames that were read while no time was known.
@@ -251,7 +255,7 @@ struct Before {
     note: Option<Note>,
     first: Option<FirstLine>,
     run: Option<Run>,
-    stamps: Stamps,
+    stamps: Clocks,
     stamped: Option<(Option<Run>, Stamped)>,
 }
 
@@ -266,8 +270,9 @@ impl Facts {
             repeat: Repeat::default(),
             first: None,
             run: None,
-            stamps: Stamps::default(),
+            stamps: Clocks::default(),
             stamped: None,
+            outer_time: String::new(),
             was_cut: false,
             looked: 0,
             before: None,
@@ -286,8 +291,9 @@ impl Facts {
         self.repeat.clear();
         self.first = None;
         self.run = None;
-        self.stamps = Stamps::default();
+        self.stamps = Clocks::default();
         self.stamped = None;
+        self.outer_time.clear();
         self.was_cut = false;
         self.looked = 0;
         self.before = None;
@@ -447,7 +453,7 @@ impl Facts {
             return None;
         }
         self.looked = self.looked.saturating_add(1);
-        Some(self.stamps.take(Stamp::of(text)?))
+        self.stamps.take(Stamp::of(text), Stamp::of(&self.outer_time))
     }
 
     /// Where the job stands at this moment.

@@ -175,6 +175,27 @@ impl Stamps {
     }
 }
 
+/// The times in a text, and those that were wrapped around it: two clocks, perhaps of two zones, so that one is never
+/// subtracted from the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Clocks {
+    own: Stamps,
+    outer: Stamps,
+}
+
+impl Clocks {
+    /// Seconds since the first time, by the text's own clock if it says one, else by the other.
+    pub(super) fn take(&mut self, own: Option<Stamp>, outer: Option<Stamp>) -> Option<f64> {
+        let outer = outer.map(|stamp| self.outer.take(stamp));
+        own.map(|stamp| self.own.take(stamp)).or(outer)
+    }
+
+    /// Whether the text ever said a time of its own.
+    pub(super) const fn is_known(&self) -> bool {
+        self.own.is_known()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +228,16 @@ mod tests {
             let found = between(one, other).unwrap_or_else(|| panic!("{one}"));
             assert!((found - seconds).abs() < 1e-6, "{one} to {other}: {found}");
         }
+    }
+
+    #[test]
+    fn two_clocks_are_not_mixed() {
+        let mut clocks = Clocks::default();
+        let mut take = |own: &str, outer: &str| clocks.take(Stamp::of(own), Stamp::of(outer));
+        assert_eq!(take("2026-11-30 09:00:00 INFO start", "2026-11-30T07:00:00Z"), Some(0.0));
+        assert_eq!(take("Progress: 1/9", "2026-11-30T07:00:10Z"), Some(10.0));
+        assert_eq!(take("2026-11-30 09:00:20 INFO Progress: 2/9", "2026-11-30T07:00:20Z"), Some(20.0));
+        assert_eq!(take("Progress: 3/9", ""), None);
     }
 
     #[test]

@@ -328,13 +328,14 @@ impl Follower {
     }
 
     fn first_pass(&self, metadata: &Metadata) -> String {
-        let gigabytes = |bytes: u64| as_float(bytes) / 1e9;
+        let (unit, size) = if metadata.len() < 10_000_000_000 { ("MB", 1e6) } else { ("GB", 1e9) };
+        let shown = |bytes: u64| as_float(bytes) / size;
         let offset = self.content.as_ref().map_or(0, |content| content.offset);
         format!(
-            "{} is being read for the first time: {:.1} of {:.1} GB so far",
+            "{} is being read for the first time: {:.0} of {:.0} {unit} so far",
             self.path.display(),
-            gigabytes(offset),
-            gigabytes(metadata.len())
+            shown(offset),
+            shown(metadata.len())
         )
     }
 

@@ -266,3 +266,40 @@ fn a_rank_before_a_line_is_that_of_all_its_frames() {
     let reading = read(&[&line(0, 3), &line(1, 4), &line(0, 5)]);
     assert_eq!((reading.done, reading.total), (Some(9.0), Some(18.0)));
 }
+
+#[test]
+fn times_around_the_text_are_the_clock_where_it_has_none() {
+    let seconds = |text: &str| {
+        let mut read = Text::new(&LogFormat::Auto, 4096);
+        read.push(text.as_bytes());
+        read.stamped().map(|Stamped { first, last }| (first.elapsed, last.elapsed, last.done))
+    };
+    for (name, text, expected) in [
+        (
+            "CRI",
+            "2026-11-30T07:00:00.5Z stdout F start\n2026-11-30T07:00:10.5Z stdout F Progress: 1/9\n2026-11-30T07:00:40.5Z stdout F \
+             Progress: 4/9\n",
+            Some((10.0, 40.0, 4.0)),
+        ),
+        (
+            "docker",
+            "{\"log\":\"start\\n\",\"stream\":\"stdout\",\"time\":\"2026-11-30T07:00:00Z\"}\n{\"log\":\"Progress: 3/9\\n\",\
+             \"stream\":\"stdout\",\"time\":\"2026-11-30T07:00:30Z\"}\n",
+            Some((30.0, 30.0, 3.0)),
+        ),
+        (
+            "the journal",
+            "{\"__REALTIME_TIMESTAMP\":\"1796022164000000\",\"MESSAGE\":\"start\"}\n{\"__REALTIME_TIMESTAMP\":\"1796022169500000\",\
+             \"MESSAGE\":\"Progress: 2/9\"}\n",
+            Some((5.5, 5.5, 2.0)),
+        ),
+        ("none", "start\nProgress: 2/9\n", None),
+        (
+            "the text has a clock",
+            "2026-11-30T07:00:00Z stdout F start\n2026-11-30T07:00:10Z stdout F Progress: 1/9 (0 errors), elapsed: 3s\n",
+            None,
+        ),
+    ] {
+        assert_eq!(seconds(text), expected, "{name}");
+    }
+}
