@@ -110,6 +110,12 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
             let idle = job.idle_seconds.get().map_or_else(|| "too long".to_owned(), text::span);
             say(format!("nothing has moved for {idle}; likely cause: {cause}"));
         }
+        // How far the reading is.
+        (JobState::Reading, _) => {
+            if let Answer::Unknown { unknown } = &job.done {
+                say(unknown.to_string());
+            }
+        }
         (_, Answer::Known(left)) => {
             if let Some(interval) = words::interval(*left) {
                 say(format!("80 % likely {interval} left"));
