@@ -52,6 +52,7 @@ impl Job {
                 finished_tokens: Some(self.tokens),
                 aborted: Some(0.0),
                 held: Some(held),
+                by_length: None,
             },
             at,
         );

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config;
 use crate::estimate::drift::Conditions;
-use crate::estimate::eta::Look;
+use crate::estimate::eta::{ByLength, Look};
 use crate::estimate::rate::CounterRate;
 use crate::model::engine::{EngineSample, ModelSample, RankSample};
 use crate::model::snapshot::{EngineState, EngineView, ModelView};
@@ -200,7 +200,19 @@ impl Engine {
             held: sum(|rank| rank.generation_tokens)
                 .zip(sum(|rank| rank.finished_tokens))
                 .map(|(all, finished)| all - finished),
+            by_length: self.finished_by_length(),
         })
+    }
+
+    /// How long all finished answers were, where every rank that counts them says so.
+    fn finished_by_length(&self) -> Option<ByLength> {
+        let counting = self.sample.models.values().flat_map(|model| model.ranks.values());
+        let counting = counting.filter(|rank| rank.finished.is_some());
+        let of_rank = |rank: &RankSample| {
+            let lengths = rank.finished_lengths.as_ref()?;
+            Some(ByLength::new(&lengths.buckets, lengths.count))
+        };
+        counting.map(of_rank).reduce(|sum, more| sum?.and(more?)).flatten()
     }
 
     /// Under which conditions it generates, by its last scrape.

@@ -143,6 +143,7 @@ mod tests {
             finished_tokens: None,
             aborted: Some(0.0),
             held: None,
+            by_length: None,
         }
     }
 

@@ -17,6 +17,7 @@
 
 mod by_engine;
 mod curve;
+mod ended;
 mod flight;
 mod histogram;
 mod items;
@@ -42,6 +43,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
+use ended::Bucket;
+pub use ended::ByLength;
 pub use flight::Look;
 use flight::{Flight, MET_PIECES};
 use items::Items;
@@ -328,13 +331,28 @@ impl Eta {
         self.first_look = None;
         let (Some(finished), Some(tokens)) = (look.finished, look.finished_tokens) else { return };
         if !self.settings.lengths && finished >= FEWEST && (before / finished - 1.0).abs() < 0.2 {
-            let points = finished.min(MOST_POINTS);
-            let mut point = 0.5;
-            while point < points {
-                let share = -(1.0 - point / points).ln();
-                self.order.add((tokens / finished * share).max(1.0), None);
-                point += 1.0;
+            let buckets = look.by_length.and_then(|by_length| by_length.all());
+            let share = (MOST_POINTS / finished).min(1.0);
+            for bucket in buckets.unwrap_or_else(|| vec![Bucket { from: 0.0, to: f64::INFINITY, count: finished }]) {
+                self.take_bucket(bucket, share, tokens / finished);
             }
+            if self.midway {
+                self.flight.met(&self.order.all().ages_at_any_moment(MET_PIECES));
+            }
+        }
+    }
+
+    /// A share of what ended in a bucket, as if every hazard in it were that of the average.
+    fn take_bucket(&mut self, bucket: Bucket, share: f64, average: f64) {
+        let points = bucket.count * share;
+        let passed = (bucket.from / average, bucket.to / average);
+        let (first, last) = (-(-passed.0).exp_m1(), -(-passed.1).exp_m1());
+        let mut point = 0.5;
+        while point < points {
+            let part = first + (last - first) * point / points;
+            let length = average * -(-part).ln_1p();
+            self.order.add(length.clamp(bucket.from, bucket.to).max(1.0), None);
+            point += 1.0;
         }
     }
 
@@ -505,9 +523,9 @@ fn follow(flight: &mut Flight, order: &mut Order, seen: Seen, by_counters: bool)
     for one in flight.take_gone() {
         order.add_aborted(one.age);
     }
-    let Some((count, tokens)) = counted.filter(|_| by_counters) else { return };
+    let Some(together) = counted.filter(|_| by_counters) else { return };
     let mut random = Random::new(seen.seed ^ flight.u().to_bits());
-    for ended in flight.ended_together(count, tokens, &mut random) {
+    for ended in flight.ended_together(&together, &mut random) {
         order.add(ended.length, ended.order.map(|order| seen.earlier + order));
     }
 }

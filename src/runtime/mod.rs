@@ -296,7 +296,7 @@ mod tests {
     async fn what_answers_at_once_is_shown_within_a_fraction_of_a_second() {
         let began = tokio::time::Instant::now();
         let (out, mut inbox) = mpsc::channel(1);
-        let ticks = tokio::spawn(ticks(Clock::start(), out));
+        let ticks = tokio::spawn(ticks(Clock::start(), 0.0, out));
         let mut millis = Vec::new();
         while millis.len() < 7 {
             assert_eq!(inbox.recv().await.unwrap().fact, Fact::Tick);

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::ended::{Bucket, ByLength, choose};
 use super::random::Random;
 
 /// Requests in flight that are told apart; more than any engine runs.
@@ -65,6 +66,10 @@ pub struct Look {
     pub aborted: Option<f64>,
     /// Tokens of the unfinished: generated less finished since the engine started, where it counts both.
     pub held: Option<f64>,
+    /// How long the finished were, by the engine's own histogram. Not kept over a restart: what ended meanwhile is chosen
+    /// without it.
+    #[serde(skip)]
+    pub by_length: Option<ByLength>,
 }
 
 impl Look {
@@ -79,6 +84,7 @@ impl Look {
             finished_tokens: sum(self.finished_tokens, other.finished_tokens),
             aborted: sum(self.aborted, other.aborted),
             held: sum(self.held, other.held),
+            by_length: self.by_length.zip(other.by_length).and_then(|(one, other)| one.and(other)),
         }
     }
 }
@@ -117,6 +123,14 @@ pub(super) struct Aged {
 pub(super) struct Ended {
     pub length: f64,
     pub order: Option<f64>,
+}
+
+/// Answers that ended between two looks, of which the engine says only this.
+#[derive(Debug, Clone)]
+pub(super) struct Together {
+    pub finished: f64,
+    pub tokens: f64,
+    pub buckets: Option<Vec<Bucket>>,
 }
 
 /// Follows the requests of one run.
@@ -179,8 +193,8 @@ impl Flight {
     }
 
     /// Takes a look. `lines` is how many items were finished since the last one by the files, for an engine that does
-    /// not count, and `failed` how many failed. Answers with how many finished and their tokens, if the engine says.
-    pub(super) fn look(&mut self, look: Look, lines: f64, failed: f64) -> Option<(f64, f64)> {
+    /// not count, and `failed` how many failed. Answers with what finished, if the engine says.
+    pub(super) fn look(&mut self, look: Look, lines: f64, failed: f64) -> Option<Together> {
         let Some(before) = self.last.replace(look) else {
             self.first(look);
             return None;
@@ -226,7 +240,8 @@ impl Flight {
             self.cells.clear();
             self.cleared_at = Some(self.u);
         }
-        counted.zip(of_finished)
+        let buckets = before.by_length.zip(look.by_length).and_then(|(before, now)| now.since(&before));
+        counted.zip(of_finished).map(|(finished, tokens)| Together { finished, tokens, buckets })
     }
 
     /// Those that run already when we come: their ages add up to what the engine holds, and are spread as the ages of
@@ -391,11 +406,10 @@ impl Flight {
         }
     }
 
-    /// Requests that finished with `tokens` together, and nothing tells which: of those in flight some whose ages add up
-    /// to it. Exact for one at a time, and the average is right for many.
-    pub(super) fn ended_together(&mut self, finished: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
+    /// Requests that finished with `tokens` together: some of those in flight, by what is known of their lengths.
+    pub(super) fn ended_together(&mut self, together: &Together, random: &mut Random) -> Vec<Ended> {
         let half_poll = self.cells.last().map_or(0.0, |cell| (cell.to - cell.from) / 2.0);
-        self.ended_before(half_poll, finished, tokens, random)
+        self.ended_before(half_poll, together, random)
     }
 
     /// Those that finished after the `nth` and that nobody told of yet, look by look; `tokens` is what all of them have.
@@ -414,47 +428,26 @@ impl Flight {
             owed += count;
             let now = owed.floor();
             owed -= now;
-            ended.extend(self.ended_before(back, now, now * per_one, random));
+            ended.extend(self.ended_before(
+                back,
+                &Together { finished: now, tokens: now * per_one, buckets: None },
+                random,
+            ));
         }
         ended
     }
 
-    fn ended_before(&mut self, back: f64, finished: f64, tokens: f64, random: &mut Random) -> Vec<Ended> {
+    fn ended_before(&mut self, back: f64, together: &Together, random: &mut Random) -> Vec<Ended> {
         let all: f64 = self.cells.iter().map(|cell| cell.unexplained).sum();
         let mut aged = self.spread(whole(all), MOST_AGE);
         // Who began only afterwards was not among them.
         let newest = self.u - self.cells.last().map_or(0.0, |cell| cell.from);
         aged.retain(|one| one.age > back || back <= newest);
-        for one in &mut aged {
-            one.age = (one.age - back).max(1.0);
-        }
-        let (size, chosen) = (aged.len(), whole(finished).min(aged.len()));
-        if chosen == 0 {
-            return Vec::new();
-        }
-        for place in 0..chosen {
-            let other = place + random.below(size - place);
-            aged.swap(place, other);
-        }
-        let age = |aged: &[Aged], place: usize| aged.get(place).map_or(1.0, |one| one.age);
-        let mut missing = tokens - aged.iter().take(chosen).map(|one| one.age).sum::<f64>();
-        for _ in 0..(40 + 8 * chosen) {
-            if size == chosen {
-                break;
-            }
-            let (inside, outside) = (random.below(chosen), chosen + random.below(size - chosen));
-            let better = missing - (age(&aged, outside) - age(&aged, inside));
-            if better.abs() < missing.abs() {
-                missing = better;
-                aged.swap(inside, outside);
-            }
-        }
-        let sum = tokens - missing;
-        let scale = if sum > 0.0 { tokens / sum } else { 1.0 };
-        aged.truncate(chosen);
-        let mut ended = Vec::with_capacity(chosen);
-        for one in aged {
-            let length = (one.age * scale).max(1.0);
+        let ages: Vec<f64> = aged.iter().map(|one| (one.age - back).max(1.0)).collect();
+        let finished = whole(together.finished).min(aged.len());
+        let chosen = choose(&ages, finished, together.tokens, together.buckets.as_deref(), random);
+        let mut ended = Vec::with_capacity(finished);
+        for (nth, length) in chosen {
             let began = self.u - back - length;
             self.longest = self.longest.max(length);
             self.ended += 1.0;
@@ -462,7 +455,7 @@ impl Flight {
             if let Some(cell) = self.cells.get_mut(place) {
                 cell.unexplained -= 1.0;
             }
-            ended.push(Ended { length, order: one.order });
+            ended.push(Ended { length, order: aged.get(nth).and_then(|one| one.order) });
         }
         ended
     }

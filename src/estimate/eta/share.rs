@@ -57,6 +57,7 @@ impl Part {
             finished_tokens: look.finished_tokens.map(|tokens| tokens * self.tokens),
             aborted: look.aborted,
             held: look.held.map(|held| held * self.tokens),
+            by_length: look.by_length.map(|by_length| by_length.scaled(self.requests)),
         }
     }
 }
@@ -154,6 +155,7 @@ mod tests {
                 finished_tokens: Some(1000.0 * finished),
                 aborted: None,
                 held: None,
+                by_length: None,
             };
             if lines > told {
                 told = lines;

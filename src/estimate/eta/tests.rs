@@ -57,6 +57,7 @@ impl Recorded {
                 finished_tokens: Some(tokens),
                 aborted: Some(aborted),
                 held: Some(generated - tokens),
+                by_length: None,
             };
             eta.look(look, at(when));
             eta.lengths(0, &self.lengths[taken..done as usize], at(when));
@@ -123,7 +124,10 @@ fn lengths_that_were_promised_and_never_came_change_nothing() {
         {
             let (finished, finished_tokens, aborted, held) =
                 (Some(finished), Some(tokens), Some(aborted), Some(generated - tokens));
-            eta.look(Look { generated, running, waiting, finished, finished_tokens, aborted, held }, at(when));
+            eta.look(
+                Look { generated, running, waiting, finished, finished_tokens, aborted, held, by_length: None },
+                at(when),
+            );
             eta.record(Evidence { settled: done + failed, failed, own_clock: None }, at(when));
             eta.refresh(Some(run.items), at(when));
         }
@@ -160,6 +164,7 @@ fn a_gap_in_which_nobody_looked_is_left_out() {
                 finished_tokens: Some(tokens),
                 aborted: Some(aborted),
                 held: Some(generated - tokens),
+                by_length: None,
             };
             eta.look(look, now);
             eta.look(look, now);
@@ -190,6 +195,7 @@ fn the_reference_scenario() {
             finished_tokens: Some(1066.0 * finished),
             aborted: Some(0.0),
             held: Some(generated - 1066.0 * finished),
+            by_length: None,
         };
         eta.look(look, at(second));
         eta.record(Evidence { settled: finished, failed: 0.0, own_clock: None }, at(second));
@@ -220,6 +226,7 @@ fn steady(polls: u32, running: f64, per_poll: f64, factor: f64) -> Eta {
                 finished_tokens: Some(tokens),
                 aborted: Some(0.0),
                 held: Some(1000.0 * f64::from(poll) * per_poll - tokens),
+                by_length: None,
             },
             at(second),
         );
@@ -258,6 +265,7 @@ fn other_clients_on_the_engine_leave_the_count() {
         finished_tokens: Some(generated),
         aborted: Some(0.0),
         held: Some(9000.0),
+        by_length: None,
     };
     eta.look(look, at(500.0));
     eta.refresh(Some(5000.0), at(500.0));
@@ -284,6 +292,7 @@ proptest! {
             let look = Look {
                 generated, running, waiting, finished: Some(settled), finished_tokens: Some(tokens), aborted: None,
                 held: Some(generated - tokens),
+                by_length: None,
             };
             eta.look(look, at(now));
             eta.lengths(0, &[length as u32], at(now));

@@ -1,0 +1,152 @@
+//! Which requests ended, of those in flight, when only sums are known: how many, their tokens, and by length as far as an
+//! engine counts that.
+//!
+//! Separate from [`super::flight`], which knows who is in flight: here are only ages and a choice. Exact for one at a time,
+//! and right on average for many.
+
+use super::random::Random;
+
+/// Lengths that an engine tells apart; of more every other one is left out.
+const MOST_BOUNDS: usize = 24;
+
+/// A histogram of finished lengths as engines count it: how many were not longer than each bound.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ByLength {
+    bounds: [f64; MOST_BOUNDS],
+    counts: [f64; MOST_BOUNDS],
+    count: f64,
+}
+
+/// Answers of about one length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Bucket {
+    pub from: f64,
+    pub to: f64,
+    pub count: f64,
+}
+
+impl ByLength {
+    /// From bounds with how many were not longer, and all.
+    pub fn new(buckets: &[(f64, f64)], count: f64) -> Self {
+        let mut by_length = Self { bounds: [f64::INFINITY; MOST_BOUNDS], counts: [count; MOST_BOUNDS], count };
+        let slots = by_length.bounds.iter_mut().zip(&mut by_length.counts);
+        for ((bound, counted), from) in slots.zip(buckets.iter().step_by(buckets.len().div_ceil(MOST_BOUNDS).max(1))) {
+            (*bound, *counted) = *from;
+        }
+        by_length
+    }
+
+    /// Both together, where they count by the same bounds.
+    pub fn and(self, other: Self) -> Option<Self> {
+        let mut sum = self;
+        sum.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        sum.count += other.count;
+        (self.bounds == other.bounds).then_some(sum)
+    }
+
+    /// Of all of it this share.
+    pub(super) fn scaled(mut self, share: f64) -> Self {
+        self.counts.iter_mut().for_each(|count| *count *= share);
+        self.count *= share;
+        self
+    }
+
+    /// What came since; nothing when it began anew meanwhile.
+    pub(super) fn since(&self, before: &Self) -> Option<Vec<Bucket>> {
+        let (mut from, mut below, mut buckets) = (0.0, 0.0, Vec::new());
+        let counts = self.counts.iter().zip(&before.counts).map(|(now, before)| now - before);
+        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+        for (to, until) in bounds.zip(counts.chain([self.count - before.count])) {
+            if until < below {
+                return None;
+            }
+            if until > below {
+                buckets.push(Bucket { from, to, count: until - below });
+            }
+            (from, below) = (to, until);
+        }
+        (self.bounds == before.bounds).then_some(buckets)
+    }
+
+    /// All of it.
+    pub(super) fn all(&self) -> Option<Vec<Bucket>> {
+        self.since(&Self { counts: [0.0; MOST_BOUNDS], count: 0.0, ..*self })
+    }
+}
+
+/// Of requests with these ages those that ended, with the lengths that they had: `count` of them, with `tokens` together.
+pub(super) fn choose(
+    ages: &[f64],
+    count: usize,
+    tokens: f64,
+    buckets: Option<&[Bucket]>,
+    random: &mut Random,
+) -> Vec<(usize, f64)> {
+    let everything = [Bucket { from: 0.0, to: f64::INFINITY, count: f64::INFINITY }];
+    let buckets = buckets.unwrap_or(&everything);
+    let mut free: Vec<usize> = (0..ages.len()).collect();
+    let age = |place: usize| ages.get(place).copied().unwrap_or(1.0);
+    let mut chosen: Vec<(usize, Bucket)> = Vec::with_capacity(count);
+    // The longest first: they are the fewest, and nobody else can be one of them.
+    for bucket in buckets.iter().rev() {
+        let mut owed = bucket.count.round();
+        while owed >= 1.0 && chosen.len() < count && !free.is_empty() {
+            let off = |place: usize| (bucket.from / age(place)).max(age(place) / bucket.to).max(1.0);
+            let fitting: Vec<usize> =
+                (0..free.len()).filter(|&nth| free.get(nth).is_some_and(|&place| off(place) <= 1.0)).collect();
+            let nth = match fitting.get(random.below(fitting.len())) {
+                Some(&nth) => nth,
+                None => {
+                    let by_off = |a: &usize, b: &usize| {
+                        let off_of = |nth: &usize| free.get(*nth).map_or(f64::INFINITY, |&place| off(place));
+                        off_of(a).total_cmp(&off_of(b))
+                    };
+                    (0..free.len()).min_by(by_off).unwrap_or(0)
+                }
+            };
+            chosen.push((free.swap_remove(nth), *bucket));
+            owed -= 1.0;
+        }
+    }
+    let within = |place: usize, bucket: &Bucket| age(place).clamp(bucket.from.max(1.0), bucket.to.max(1.0));
+    let mut missing = tokens - chosen.iter().map(|(place, bucket)| within(*place, bucket)).sum::<f64>();
+    for _ in 0..(40 + 8 * chosen.len()) {
+        let (inside, outside) = (random.below(chosen.len()), random.below(free.len()));
+        let (Some(taken), Some(other)) = (chosen.get_mut(inside), free.get_mut(outside)) else { break };
+        let (before, after) = (within(taken.0, &taken.1), age(*other));
+        let better = missing - (after - before);
+        if better.abs() < missing.abs() && taken.1.from < after && after <= taken.1.to {
+            missing = better;
+            std::mem::swap(&mut taken.0, other);
+        }
+    }
+    let sum = tokens - missing;
+    let scale = if sum > 0.0 { tokens / sum } else { 1.0 };
+    let length = |(place, bucket): (usize, Bucket)| {
+        let length = within(place, &bucket) * scale;
+        (place, length.clamp(bucket.from.max(1.0), bucket.to.max(1.0)))
+    };
+    chosen.into_iter().map(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ended_fits_the_buckets_and_the_sum() {
+        let before = ByLength::new(&[(10.0, 3.0), (100.0, 5.0)], 6.0);
+        let now = ByLength::new(&[(10.0, 4.0), (100.0, 6.0)], 8.0);
+        let buckets = now.since(&before).unwrap();
+        let bucket = |from, to, count| Bucket { from, to, count };
+        assert_eq!(buckets, [bucket(0.0, 10.0, 1.0), bucket(100.0, f64::INFINITY, 1.0)]);
+        assert_eq!(before.since(&now), None, "it began anew");
+        let ages = [5.0, 20.0, 50.0, 300.0, 900.0];
+        let mut ended = choose(&ages, 2, 906.0, Some(&buckets), &mut Random::new(1));
+        ended.sort_by_key(|one| one.0);
+        assert_eq!(ended.iter().map(|one| one.0).collect::<Vec<_>>(), [0, 4]);
+        assert!((ended.iter().map(|one| one.1).sum::<f64>() - 906.0).abs() < 5.0, "{ended:?}");
+        assert_eq!(choose(&ages, 9, 100.0, None, &mut Random::new(1)).len(), 5);
+        assert!(choose(&[], 3, 100.0, None, &mut Random::new(1)).is_empty());
+    }
+}
