@@ -143,6 +143,13 @@ impl Subject {
                 Self::polled("log", matches.iter().map(open).collect(), Vec::new(), wishes)
             }
             Content::Items => {
+                if path.to_str().is_none() {
+                    let message = format!(
+                        "the name of {} is no UTF-8: rename it, or name it by a pattern, as *.jsonl",
+                        path.display()
+                    );
+                    return Err(Failure::new(FailureKind::Parse, message));
+                }
                 let (tokens, failed) = recognise::pointers(&head);
                 let tokens = wishes.tokens.clone().or(tokens.map(str::to_owned));
                 let failed = wishes.failed.clone().or(failed.map(str::to_owned));
