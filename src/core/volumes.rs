@@ -28,6 +28,7 @@ struct Volume {
     mount: Mount,
     space: Option<Space>,
     failure: Option<String>,
+    #[serde(default)]
     doubt: Doubt,
     fill: Fill,
     /// Of free inodes.
