@@ -344,12 +344,13 @@ impl Job {
         self.run.ended = self.end(at);
     }
 
-    /// Makes a new forecast, if there is reason to.
-    pub fn forecast_anew(&mut self, at: Time) {
-        if self.run.ended.is_none() {
-            let total = self.total();
-            self.run.eta.refresh(total, at);
+    /// Makes a new forecast, if there is reason to; answers with the steps that it took.
+    pub fn forecast_anew(&mut self, at: Time) -> u64 {
+        if self.run.ended.is_some() {
+            return 0;
         }
+        let total = self.total();
+        self.run.eta.refresh(total, at)
     }
 
     /// Where it stands.

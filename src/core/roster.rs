@@ -10,8 +10,9 @@ use crate::config::{self, Progress, ProgressKind};
 use crate::model::job::{DropIn, Reading};
 use crate::model::{JobName, SourceId, Time};
 
-/// New forecasts that are made at one tick; each costs milliseconds, and with more jobs they take turns.
-const FORECASTS_A_TICK: usize = 20;
+/// Steps that new forecasts may take at one tick: some forty milliseconds. With very many jobs they take turns. Not a span
+/// of time, since a replay has to make the same forecasts at the same ticks.
+const STEPS_A_TICK: u64 = 800_000;
 
 /// All jobs.
 #[derive(Debug)]
@@ -135,14 +136,21 @@ impl Roster {
     pub fn tick(&mut self, retained: Duration, at: Time, engine_tokens: impl Fn(&config::Job) -> Option<f64>) {
         self.retained = retained;
         self.now = Some(at);
-        let turns = (self.configured.len() + self.drop_ins.len()).div_ceil(FORECASTS_A_TICK).max(1);
-        self.turn = (self.turn + 1) % turns;
-        for (nth, job) in self.configured.iter_mut().chain(self.drop_ins.values_mut()).enumerate() {
+        let mut jobs: Vec<&mut Job> = self.configured.iter_mut().chain(self.drop_ins.values_mut()).collect();
+        for job in &mut jobs {
             let tokens = engine_tokens(&job.config);
             job.advance(tokens, at);
-            if nth % turns == self.turn {
-                job.forecast_anew(at);
+        }
+        let count = jobs.len().max(1);
+        let first = if jobs.is_empty() { 0 } else { self.turn % count };
+        let mut steps = 0;
+        jobs.rotate_left(first);
+        for (nth, job) in jobs.into_iter().enumerate() {
+            if steps >= STEPS_A_TICK {
+                self.turn = (first + nth) % count;
+                return;
             }
+            steps += job.forecast_anew(at);
         }
     }
 

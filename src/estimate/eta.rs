@@ -57,6 +57,9 @@ use throughput::Throughput;
 /// Seconds between forecasts.
 const PAUSE_BETWEEN: f64 = 3.0;
 
+/// What a forecast from counts alone takes.
+const ITEMS_STEPS: u64 = 500;
+
 /// Fewer finished answers than this are no distribution.
 const FEWEST: f64 = 3.0;
 
@@ -157,6 +160,8 @@ pub struct Eta {
     /// The engines' last scrape as it was, and what of it is the job's.
     scraped: Option<Look>,
     share: Share,
+    /// Items done when both sides were compared last.
+    compared: Option<f64>,
     part: Option<Part>,
     told_tokens: f64,
     /// Tokens of the answers that were told since the account of those in flight began.
@@ -195,6 +200,7 @@ impl Eta {
         }
         (self.plain, self.items, self.share) = (Plain::default(), Items::default(), Share::default());
         (self.evidence, self.then, self.before, self.made) = (None, None, None, None);
+        self.compared = None;
         (self.settled_then, self.failed_then) = (0.0, 0.0);
     }
 
@@ -204,8 +210,6 @@ impl Eta {
         self.items.record(evidence, at);
         let failed_before = self.evidence.map_or(0.0, |before| before.failed);
         self.burst = self.burst.max(evidence.failed - failed_before);
-        // What is there at the first look came some time before it.
-        let done_before = self.evidence.map_or(f64::INFINITY, |before| before.settled - before.failed);
         if self.evidence.is_some_and(|before| evidence.settled > before.settled) {
             self.moved_at = self.moved_at.max(Some(at));
         }
@@ -216,9 +220,22 @@ impl Eta {
         if belongs_to_look {
             self.then = self.evidence;
         }
+    }
+
+    /// All that was told of the last look's moment is in: what needs both sides of it.
+    fn settle(&mut self) {
+        let (Some(look), Some(then)) = (self.scraped.filter(|_| self.looked_at.is_some()), self.then) else { return };
+        let done = then.settled - then.failed;
+        if self.before.is_none() {
+            self.before = Some(self.done_before(done));
+        }
         self.take_what_was_before();
-        let done = evidence.settled - evidence.failed;
-        if let Some(look) = self.scraped.filter(|_| done > done_before) {
+        self.take_lengths();
+        if self.midway && self.order.all().count() >= ENOUGH_FOR_AGES {
+            self.flight.met(&self.order.all().ages_at_any_moment(MET_PIECES));
+        }
+        // What is there at the first look came some time before it.
+        if self.compared.replace(done).is_some_and(|before| done > before) {
             let tokens = (self.settings.lengths && !self.without_lengths).then_some(self.told_tokens);
             let step = self.flight.step() / self.part.unwrap_or(Part::ALL).requests;
             self.share.record(done, tokens, look, step);
@@ -226,6 +243,17 @@ impl Eta {
                 self.adopt(part, look, done);
             }
         }
+    }
+
+    /// Items that were done when the account of those in flight began. Where the job was seen later than its engine, what is
+    /// done more than the engine finished since was done by an earlier run, whose lines are still there; a few more only
+    /// mean that files are read at other moments.
+    fn done_before(&self, done: f64) -> f64 {
+        if self.flight.is_new() {
+            return done;
+        }
+        let more = done - self.flight.finished();
+        if more > 1.5 * self.flight.step() + 5.0 { more } else { 0.0 }
     }
 
     /// Of what the engines do only this part is the job's: those in flight are accounted for anew by it.
@@ -251,6 +279,7 @@ impl Eta {
         if self.looked_at.is_some_and(|then| at <= then) {
             return; // The same scrape said twice.
         }
+        self.settle();
         self.scraped = Some(look);
         let look = self.part.map_or(look, |part| part.of(look));
         let settled = self.evidence.map_or(0.0, |evidence| evidence.settled);
@@ -258,7 +287,6 @@ impl Eta {
         if before.is_none() {
             self.first_look = Some(look).filter(|_| !self.followed);
             self.midway = look.running >= 1.0;
-            self.before = self.evidence.map(|evidence| evidence.settled - evidence.failed);
         }
         // A source that promised lengths and brings none for long is passed over from then on. What ended until then has
         // explained no start: only the other account, which asked for no lengths, goes on.
@@ -309,19 +337,8 @@ impl Eta {
         self.looked_at = Some(at);
         self.scraped_at = Some(at);
         self.then = self.evidence;
-        self.count_what_was_before();
         self.came = 0.0;
         self.changed = true;
-        self.take_lengths();
-    }
-
-    /// The job was seen for the first time after its engine was: what is done more than the engine finished since was done
-    /// before, by an earlier run whose lines are still there. A few more only mean that files are read at other moments.
-    fn count_what_was_before(&mut self) {
-        if let (None, Some(evidence)) = (self.before, self.then) {
-            let more = evidence.settled - evidence.failed - self.flight.finished();
-            self.before = Some(if more > 1.5 * self.flight.step() + 5.0 { more } else { 0.0 });
-        }
     }
 
     /// Counters alone that began before us: how many finished and their tokens are known, but of none the length. With
@@ -369,7 +386,10 @@ impl Eta {
             self.spare = None;
         }
         self.told.extend(tokens.iter().map(|&length| (at, length)));
-        self.take_lengths();
+        match self.looked_at {
+            None => self.take_lengths(),
+            Some(looked) => self.changed |= at <= looked,
+        }
     }
 
     /// Takes the lengths that were told until the last look, or all of them while no engine answers.
@@ -399,9 +419,6 @@ impl Eta {
                 _ => self.order.add(length, Some(nth - 1.0)),
             }
             self.changed = true;
-        }
-        if self.midway && self.order.all().count() >= ENOUGH_FOR_AGES {
-            self.flight.met(&self.order.all().ages_at_any_moment(MET_PIECES));
         }
     }
 
@@ -441,11 +458,12 @@ impl Eta {
         self.changed = true;
     }
 
-    /// Makes a new forecast if there is reason to, for a job of `total` items.
-    pub fn refresh(&mut self, total: Option<f64>, now: Time) {
+    /// Makes a new forecast if there is reason to, for a job of `total` items. Answers with the steps that it took, of which
+    /// each takes about as long as any other: whoever has many jobs cannot ask a clock how long that was.
+    pub fn refresh(&mut self, total: Option<f64>, now: Time) -> u64 {
         let Some(total) = total else {
             self.made = None;
-            return;
+            return 0;
         };
         let due = self.made.is_none_or(|made| {
             #[allow(clippy::float_cmp)] // A copy.
@@ -454,10 +472,13 @@ impl Eta {
         });
         // Nothing runs and nothing is learned: what was said holds, and the end moves.
         if self.starved && self.made.is_some() || !due || !std::mem::take(&mut self.changed) {
-            return;
+            return 0;
         }
         self.held = 0.0;
-        self.made = self.forecast(total, now);
+        self.settle();
+        let (made, steps) = self.forecast(total, now).unzip();
+        self.made = made;
+        steps.unwrap_or(0)
     }
 
     /// Seconds until `total` items are settled.
@@ -495,14 +516,14 @@ impl Eta {
         }
     }
 
-    fn forecast(&self, total: f64, now: Time) -> Option<Made> {
-        if let Some(forecast) = self.by_engine(total) {
+    fn forecast(&self, total: f64, now: Time) -> Option<(Made, u64)> {
+        if let Some((forecast, steps)) = self.by_engine(total) {
             // It is of the moment of the last look.
-            return Some(Made { forecast, at: self.scraped_at.unwrap_or(now), total });
+            return Some((Made { forecast, at: self.scraped_at.unwrap_or(now), total }, steps));
         }
         let seconds = self.items.read(total, now)?;
         let forecast = Forecast { seconds, mode: EstimateMode::Items, tokens_per_item: None, drain_share: None };
-        Some(Made { forecast, at: now, total })
+        Some((Made { forecast, at: now, total }, ITEMS_STEPS))
     }
 }
 

@@ -7,7 +7,7 @@ use super::histogram::Histogram;
 use super::lengths::LengthModel;
 use super::random::{Random, even};
 use super::share::Verdict;
-use super::simulate::{Played, Standing, play};
+use super::simulate::{Played, Standing, play, steps_of};
 use super::throughput::draw;
 use super::{Eta, Evidence, FEWEST, Forecast};
 use crate::model::Bounds;
@@ -21,8 +21,12 @@ const FEWEST_DRAWS: f64 = 24.0;
 /// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
 const FOREIGN: f64 = 0.10;
 
+/// A step is what one request of a play takes; to find the distributions of lengths takes as long as so many.
+const FIT_STEPS: u64 = 20_000;
+
 impl Eta {
-    pub(super) fn by_engine(&self, total: f64) -> Option<Forecast> {
+    /// With the steps that it took to make.
+    pub(super) fn by_engine(&self, total: f64) -> Option<(Forecast, u64)> {
         let (look, evidence) = (self.flight.last()?, self.then?);
         let mut finished = self.order.all().clone();
         if finished.count() < FEWEST {
@@ -66,12 +70,13 @@ impl Eta {
             tokens.push(all / (finished.count() + in_flight + queue));
             drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(draws);
         }
-        Some(Forecast {
+        let forecast = Forecast {
             seconds: quantiles(&mut seconds),
             mode: if self.without_lengths { EstimateMode::EngineCounters } else { EstimateMode::LengthsAndEngine },
             tokens_per_item: Some(quantiles(&mut tokens)),
             drain_share: Some(drained),
-        })
+        };
+        Some((forecast, FIT_STEPS + u64::from(draws) * steps_of(&standing)))
     }
 
     fn model(&self, finished: &Histogram, ages: &[f64]) -> LengthModel {

@@ -177,6 +177,11 @@ impl Flight {
         self.last
     }
 
+    /// There was one look only.
+    pub(super) fn is_new(&self) -> bool {
+        self.marks.len() == 1
+    }
+
     /// Requests that the engine finished since the first look.
     pub(super) const fn finished(&self) -> f64 {
         self.finished
@@ -261,7 +266,9 @@ impl Flight {
     /// Those that ran when we came, by what is known of lengths meanwhile: `ages` are edges of equal shares of all of them,
     /// youngest first, as far as only their ratios go.
     pub(super) fn met(&mut self, ages: &[f64]) {
-        let [_] = self.marks.make_contiguous() else { return };
+        if !self.is_new() {
+            return;
+        }
         let Some(look) = self.last.filter(|look| look.running >= 1.0) else { return };
         let held = look.held.map_or(0.0, |held| held - self.stray);
         let mean =

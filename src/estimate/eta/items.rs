@@ -18,10 +18,13 @@ use crate::model::{Bounds, Time};
 const MAX_POINTS: usize = 256;
 
 /// Drain as a share of the run: 10, 50 and 90 %.
-const DRAIN: [f64; 3] = [0.015, 0.065, 0.30];
+const DRAIN: [f64; 3] = [0.015, 0.045, 0.30];
 
 /// From this many finished on the second half of the time is enough by itself.
-const ENOUGH: f64 = 35.0;
+const FEW: f64 = 10.0;
+
+/// Until this many finished the pace may be far from what it will be: they are the short ones of the first batch.
+const UNSURE: f64 = 100.0;
 
 /// The 90 % quantile of the normal distribution.
 const NINETY: f64 = 1.2816;
@@ -106,8 +109,9 @@ impl Items {
     /// Seconds until `total` are settled.
     pub(super) fn read(&self, total: f64, now: Time) -> Option<Bounds> {
         let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
-        let now = last + now.since(self.seen_at?);
-        let seconds = now.seconds_since(began);
+        // The count is of that moment, and the time since is on the way to the next one.
+        let since = now.since(self.seen_at?).as_secs_f64();
+        let seconds = last.seconds_since(began);
         let done = settled - first;
         if done < 3.0 || seconds <= 0.0 {
             return None;
@@ -115,8 +119,9 @@ impl Items {
         let moment = |share: f64| began + Duration::try_from_secs_f64(seconds * share).unwrap_or_default();
         let half = (settled - self.at(moment(0.5))).max(1.0) / (seconds / 2.0);
         let all = done / seconds;
-        let young = 1.0 / (1.0 + (done / ENOUGH).powi(2));
-        let rate = all.powf(young) * half.powf(1.0 - young);
+        let young = 1.0 / (1.0 + (done / UNSURE).powi(2));
+        let few = 1.0 / (1.0 + (done / FEW).powi(2));
+        let rate = all.powf(few) * half.powf(1.0 - few);
         let left = (total - settled).max(0.0);
         let rest = left / rate;
         let whole = seconds * (total - settled + done) / done.max(1.0) * 0.5 + 0.5 * (seconds + rest);
@@ -138,7 +143,7 @@ impl Items {
         // The two errors are independent: their distances from the middle add up by squares.
         let below = (rest * (1.0 - (-NINETY * chance).exp())).hypot(mid - low);
         let above = (rest * ((NINETY * chance).exp() - 1.0)).hypot(high - mid);
-        Some(Bounds { low: Some((centre - below).max(0.0)), mid: centre, high: Some(centre + above) })
+        Some(Bounds::new(centre - below, centre, centre + above).map(|seconds| (seconds - since).max(0.0)))
     }
 }
 

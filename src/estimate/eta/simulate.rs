@@ -52,6 +52,17 @@ impl Ord for At {
     }
 }
 
+/// Requests that are played one by one.
+pub(super) fn steps_of(standing: &Standing<'_>) -> u64 {
+    let slots = standing.slots.max(standing.ages.len()).max(1);
+    u64::try_from(slots + standing.queue.min(2 * one_by_one(slots))).unwrap_or(u64::MAX)
+}
+
+/// Of those that wait, so many of the last; of up to twice as many all.
+fn one_by_one(slots: usize) -> usize {
+    (2 * slots).max(200)
+}
+
 /// Plays it: `running` has the lengths of those in flight, `waiting` of those that have not begun.
 pub(super) fn play(
     standing: &Standing<'_>,
@@ -68,7 +79,7 @@ pub(super) fn play(
         queue -= 1;
     }
     let (mut seconds, mut tokens) = (0.0, 0.0);
-    let played = (2 * slots).max(200);
+    let played = one_by_one(slots);
     if queue > 2 * played {
         let bulk = count(queue - played);
         let sum = bulk.mul_add(waiting.mean(), (bulk * waiting.variance()).sqrt() * random.normal());

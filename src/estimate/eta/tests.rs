@@ -307,6 +307,64 @@ proptest! {
     }
 
     #[test]
+    fn what_is_seen_at_one_moment_may_be_told_in_any_order(
+        polls in proptest::collection::vec((1.0..9.0f64, proptest::collection::vec(1..3000u32, 0..12)), 2..25),
+        orders in proptest::collection::vec(0..6usize, 25),
+        running in 8.0..64.0f64,
+    ) {
+        let told = |order: &dyn Fn(usize) -> usize| {
+            let mut eta = Eta::new(Settings { lengths: true, max_tokens: None, seed: 1 });
+            let (mut now, mut done, mut tokens) = (0.0, 0.0, 0.0);
+            for (nth, (seconds, lengths)) in polls.iter().enumerate() {
+                now += seconds;
+                done += lengths.iter().map(|_| 1.0).sum::<f64>();
+                tokens += lengths.iter().map(|length| f64::from(*length)).sum::<f64>();
+                let look = Look {
+                    generated: tokens + 500.0 * running, running, waiting: 0.0, finished: Some(done),
+                    finished_tokens: Some(tokens), aborted: Some(0.0), held: Some(500.0 * running), by_length: None,
+                };
+                let mut facts = [0, 1, 2];
+                facts.rotate_left(order(nth) % 3);
+                if order(nth) > 2 {
+                    facts.swap(0, 1);
+                }
+                for fact in facts {
+                    match fact {
+                        0 => eta.look(look, at(now)),
+                        1 => eta.lengths(0, lengths, at(now)),
+                        _ => eta.record(Evidence { settled: done, failed: 0.0, own_clock: None }, at(now)),
+                    }
+                }
+                eta.refresh(Some(5000.0), at(now));
+            }
+            eta.read(Some(5000.0), at(now))
+        };
+        prop_assert_eq!(told(&|_| 0), told(&|nth| orders[nth]));
+    }
+
+    #[test]
+    fn unknown_stays_unknown(finished in 0..3u32, polls in 1..40u32, items in 0.0..3.0f64) {
+        // No total is no forecast, whatever else is known; two answers are no distribution.
+        let mut eta = Eta::new(Settings { lengths: true, max_tokens: None, seed: 1 });
+        for poll in 0..polls {
+            let second = 5.0 * f64::from(poll);
+            let look = Look {
+                generated: 100.0 * second, running: 8.0, waiting: 0.0, finished: Some(f64::from(finished)),
+                finished_tokens: None, aborted: None, held: None, by_length: None,
+            };
+            eta.look(look, at(second));
+            eta.record(Evidence { settled: items.floor(), failed: 0.0, own_clock: None }, at(second));
+            eta.refresh(None, at(second));
+            prop_assert!(eta.read(None, at(second)).reason().is_some());
+            eta.refresh(Some(1000.0), at(second));
+            if let Some(forecast) = eta.read(Some(1000.0), at(second)).known() {
+                prop_assert_eq!(forecast.mode, EstimateMode::ElapsedOverDone);
+                prop_assert!(forecast.seconds.low.is_none() && forecast.tokens_per_item.is_none());
+            }
+        }
+    }
+
+    #[test]
     fn another_unit_of_time_is_the_same_forecast_in_it(factor in 0.9..20.0f64, per_poll in 2.0..20.0f64) {
         let (one, other) = (steady(40, 32.0, per_poll, 1.0), steady(40, 32.0, per_poll, factor));
         let one = one.read(Some(5000.0), at(195.0)).known().unwrap().seconds;
