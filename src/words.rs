@@ -3,7 +3,7 @@
 //! Beside [`crate::text`], which words numbers and knows nothing of jobs. Sentences come without a full stop and without
 //! the job's name, so that each output sets them in its own way. Pure.
 
-use crate::model::outlook::{PipelineView, RevisionCause, RevisionView, ThroughputView, TimeoutView};
+use crate::model::outlook::{OutlookView, PipelineView, RevisionCause, RevisionView, ThroughputView, TimeoutView};
 use crate::model::silence::{Silence, SilenceState};
 use crate::model::{Answer, Bounds};
 use crate::text;
@@ -57,6 +57,16 @@ pub fn cut(timeout: &TimeoutView) -> String {
 pub fn revised(revision: &RevisionView) -> String {
     let (was, is) = (text::span(revision.was_seconds), text::span(revision.is_seconds));
     format!("at {} {was} left became {is}: {}", text::utc(revision.at), why(revision.cause))
+}
+
+/// That items are not in a random order; `None` where they may be, or nobody can say.
+pub fn ordered(outlook: &OutlookView) -> Option<String> {
+    let spread = outlook.spread_between_blocks.get().filter(|spread| *spread > 0.0)?;
+    Some(format!(
+        "the items seem sorted: from one part of them to the next, lengths differ by about {}; the recent ones count more in \
+         the forecast, and its interval is wider for it",
+        text::percentage(spread)
+    ))
 }
 
 /// Why a forecast changed, as a sentence goes on.

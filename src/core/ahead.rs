@@ -50,6 +50,10 @@ impl World {
             deadline_met_probability: Answer::default(),
             tokens_per_second_ahead: of_forecast(&ahead, "takes the tokens of its items"),
             drain_share: of_forecast(&|forecast| forecast.drain_share, "takes an engine's counters"),
+            spread_between_blocks: of_forecast(
+                &|forecast| forecast.spread_between_blocks,
+                "takes the lengths of its items",
+            ),
             revisions: if job.ended().is_none_or(|ended| at.since(ended) < self.config.retain_finished) {
                 job.trend().revisions.list()
             } else {

@@ -22,6 +22,7 @@ pub fn compose(job: &JobView, engines: &[EngineView], volumes: &[VolumeView], gp
     lines.extend(throughput(job));
     lines.extend(job.timeout.as_ref().map(|timeout| format!("{}.", words::cut(timeout))));
     lines.extend(end(job, at));
+    lines.extend(words::ordered(&job.outlook).map(|ordered| format!("Note: {ordered}.")));
     let revision = job.outlook.revisions.last().filter(|_| job.state == JobState::Running);
     lines.extend(revision.map(|revision| format!("Forecast: {}.", words::revised(revision))));
     lines.extend(output(job, volumes));

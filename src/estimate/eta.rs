@@ -105,6 +105,9 @@ pub struct Forecast {
     pub tokens_per_item: Option<Bounds>,
     /// Share of the time left in which no item is waiting any more.
     pub drain_share: Option<f64>,
+    /// How much the lengths of items differ from block to block of them, in the order in which they began: the deviation of
+    /// the logarithm, 0 where that may be chance.
+    pub spread_between_blocks: Option<f64>,
 }
 
 /// What is known of a job before it starts.
@@ -497,6 +500,7 @@ impl Eta {
             mode: EstimateMode::ElapsedOverDone,
             tokens_per_item: None,
             drain_share: None,
+            spread_between_blocks: None,
         })
     }
 
@@ -522,7 +526,13 @@ impl Eta {
             return Some((Made { forecast, at: self.scraped_at.unwrap_or(now), total }, steps));
         }
         let seconds = self.items.read(total, now)?;
-        let forecast = Forecast { seconds, mode: EstimateMode::Items, tokens_per_item: None, drain_share: None };
+        let forecast = Forecast {
+            seconds,
+            mode: EstimateMode::Items,
+            tokens_per_item: None,
+            drain_share: None,
+            spread_between_blocks: None,
+        };
         Some((Made { forecast, at: now, total }, ITEMS_STEPS))
     }
 }

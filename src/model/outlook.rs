@@ -20,6 +20,8 @@ pub struct OutlookView {
     pub tokens_per_second_ahead: Answer<f64>,
     /// Share of the time left in which no item is waiting any more.
     pub drain_share: Answer<f64>,
+    /// How much the lengths of items differ from block to block of them, as a ratio of their mean; 0 where that may be chance.
+    pub spread_between_blocks: Answer<f64>,
     /// How the forecast of this run has changed, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<RevisionView>,

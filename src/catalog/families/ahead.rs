@@ -84,6 +84,14 @@ pub(super) static ROWS: &[Family] = &[
         read: |snapshot, out| per_job(snapshot, out, |job| job.outlook.drain_share.get()),
     },
     Family {
+        name: "longhaul_job_length_spread_ratio",
+        kind: Gauge,
+        labels: &["job_name"],
+        help: "How much the lengths of items differ from block to block of them in the order in which they began, as a ratio of \
+               the mean: the standard deviation, 0 where that may be chance. Recent blocks count more in the forecast then.",
+        read: |snapshot, out| per_job(snapshot, out, |job| job.outlook.spread_between_blocks.get()),
+    },
+    Family {
         name: "longhaul_job_forecast_error_ratio",
         kind: Gauge,
         labels: &["job_name", "progress"],

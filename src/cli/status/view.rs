@@ -149,6 +149,9 @@ fn notes(out: &mut String, snapshot: &Snapshot, job: &JobView, width: usize) {
     if let Some(timeout) = &job.timeout {
         say(words::cut(timeout));
     }
+    if let Some(ordered) = words::ordered(&job.outlook) {
+        say(ordered);
+    }
     if let Some(revision) = job.outlook.revisions.last().filter(|_| job.state == JobState::Running) {
         say(format!("forecast: {}", words::revised(revision)));
     }

@@ -9,6 +9,7 @@ use super::random::{Random, even};
 use super::share::Verdict;
 use super::simulate::{Played, Standing, play, steps_of};
 use super::throughput::draw;
+use super::wander::spread;
 use super::{Eta, Evidence, FEWEST, Forecast};
 use crate::model::Bounds;
 use crate::model::snapshot::EstimateMode;
@@ -52,7 +53,7 @@ impl Eta {
         let mode = model.mode();
         let horizon = left * mode.mean() / average;
         let learned = self.throughput.learn(slots.max(self.usual_running()), horizon)?;
-        let drift = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
+        let (drift, blocks) = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
         let mut random = Random::new(self.settings.seed);
         let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
@@ -75,6 +76,7 @@ impl Eta {
             mode: if self.without_lengths { EstimateMode::EngineCounters } else { EstimateMode::LengthsAndEngine },
             tokens_per_item: Some(quantiles(&mut tokens)),
             drain_share: Some(drained),
+            spread_between_blocks: (!self.without_lengths).then(|| spread(&drift, blocks)),
         };
         Some((forecast, FIT_STEPS + u64::from(draws) * steps_of(&standing)))
     }

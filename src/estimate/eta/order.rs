@@ -92,8 +92,9 @@ impl Order {
         &self.all
     }
 
-    /// How the next `ahead` items will differ from all so far: the logarithm of how many times longer.
-    pub(super) fn drift(&self, curve: &Curve, running: &[Aged], ahead: f64) -> Vec<Guess> {
+    /// How the next `ahead` items will differ from all so far: the logarithm of how many times longer. And by how many
+    /// blocks that is known.
+    pub(super) fn drift(&self, curve: &Curve, running: &[Aged], ahead: f64) -> (Vec<Guess>, usize) {
         let mut sums: Vec<(f64, f64)> =
             self.blocks.iter().map(|block| (block.count(), curve.expected(block))).collect();
         for one in running {
@@ -111,6 +112,6 @@ impl Order {
                 (ended, expected) = (0.0, 0.0);
             }
         }
-        guesses(&values, (ahead / self.size).max(1.0), 1.0)
+        (guesses(&values, (ahead / self.size).max(1.0), 1.0), values.len())
     }
 }

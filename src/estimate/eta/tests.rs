@@ -1,6 +1,6 @@
 //! The estimator as the core uses it: on two recorded runs of a real vLLM, on the reference scenario, and its laws.
 
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts that stand in floats.
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Counts that stand in floats.
 
 use proptest::prelude::*;
 
@@ -90,6 +90,56 @@ fn a_real_run_with_25_failures_at_one_moment() {
         inside += u32::from(low <= truth && truth <= high);
     }
     assert!(inside >= 6, "{inside} of 8");
+}
+
+/// 32 slots that each make 100 tokens a second, polled each second, until half of the items are done.
+fn half_of(lengths: &[u32]) -> Forecast {
+    let mut eta = Eta::new(Settings { lengths: true, max_tokens: None, seed: 1 });
+    let mut queue = lengths.iter().copied();
+    let mut slots: Vec<(u32, u32)> = queue.by_ref().take(32).map(|length| (length, 0)).collect();
+    let (mut generated, mut tokens, mut done) = (0.0, 0.0, Vec::new());
+    let mut second = 0.0;
+    while done.len() < lengths.len() / 2 {
+        let before = done.len();
+        for (length, age) in &mut slots {
+            for _ in 0..100 {
+                generated += 1.0;
+                *age += 1;
+                if age == length {
+                    done.push(*length);
+                    tokens += f64::from(*length);
+                    (*length, *age) = (queue.next().unwrap(), 0);
+                }
+            }
+        }
+        second += 1.0;
+        let look = Look {
+            generated,
+            running: 32.0,
+            waiting: 0.0,
+            finished: Some(done.len() as f64),
+            finished_tokens: Some(tokens),
+            aborted: Some(0.0),
+            held: Some(generated - tokens),
+            by_length: None,
+        };
+        eta.look(look, at(second));
+        eta.lengths(before as u64, &done[before..], at(second));
+        eta.record(Evidence { settled: done.len() as f64, failed: 0.0, own_clock: None }, at(second));
+        eta.refresh(Some(lengths.len() as f64), at(second));
+    }
+    *eta.read(Some(lengths.len() as f64), at(second)).known().unwrap()
+}
+
+#[test]
+fn items_in_an_order_are_told_from_items_in_none() {
+    let length = |nth: u32| 150 + nth * 7919 % 600;
+    let mixed: Vec<u32> = (0..2400).map(length).collect();
+    let sorted: Vec<u32> =
+        (0..2400).map(|nth| if nth / 300 % 2 == 0 { length(nth) } else { 3 * length(nth) }).collect();
+    assert_eq!(half_of(&mixed).spread_between_blocks, Some(0.0));
+    let spread = half_of(&sorted).spread_between_blocks.unwrap();
+    assert!((0.2..1.0).contains(&spread), "{spread}");
 }
 
 #[test]

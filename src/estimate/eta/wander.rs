@@ -19,6 +19,24 @@ pub(super) struct Guess {
     pub weight: f64,
     pub mean: f64,
     pub deviation: f64,
+    /// How strongly it wanders.
+    pub strength: f64,
+}
+
+/// So sure it has to be that something wanders before anybody is told.
+const SURE: f64 = 0.95;
+
+/// And so many blocks: the first ones differ because the short answers of a run end first.
+const ENOUGH_BLOCKS: usize = 10;
+
+/// How strongly the blocks wander, 0 when that may be chance: what is told of the guesses.
+pub(super) fn spread(guesses: &[Guess], blocks: usize) -> f64 {
+    let all: f64 = guesses.iter().map(|guess| guess.weight).sum();
+    let wandering: f64 = guesses.iter().filter(|guess| guess.strength > 0.0).map(|guess| guess.weight).sum();
+    if wandering < SURE * all || all <= 0.0 || blocks < ENOUGH_BLOCKS {
+        return 0.0;
+    }
+    guesses.iter().map(|guess| guess.weight * guess.strength).sum::<f64>() / all
 }
 
 /// Guesses from blocks of (value, variance by chance), in order, for an average over `ahead` blocks. `still` is the
@@ -39,7 +57,7 @@ pub(super) fn guesses(blocks: &[(f64, f64)], ahead: f64, still: f64) -> Vec<Gues
             logs.push(log + (prior / LASTING.len() as f64).ln());
             // The average of the past has this error already where it is used.
             let extra = (variance - 1.0 / precision).max(0.0);
-            guesses.push(Guess { weight: 0.0, mean, deviation: extra.sqrt() });
+            guesses.push(Guess { weight: 0.0, mean, deviation: extra.sqrt(), strength });
         }
     }
     let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -56,6 +74,7 @@ fn prior(ahead: f64) -> Vec<Guess> {
             weight,
             mean: 0.0,
             deviation: strength * (average_factor(0.8, ahead) + 0.1).min(1.0).sqrt(),
+            strength,
         })
         .collect()
 }
@@ -98,4 +117,30 @@ fn average_factor(lasting: f64, count: f64) -> f64 {
     let gone = 1.0 - lasting;
     ((1.0 + lasting) / gone / count - 2.0 * lasting * (1.0 - lasting.powf(count)) / (gone * gone * count * count))
         .clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks that chance moves by `chance` and an order by `order`, in turns of five.
+    fn blocks(chance: f64, order: f64) -> Vec<(f64, f64)> {
+        (0..30_u32)
+            .map(|nth| {
+                let noise = f64::from(nth * 7919 % 101) / 50.0 - 1.0;
+                let part = if nth / 5 % 2 == 0 { order } else { -order };
+                (chance * noise * 1.7 + part, chance * chance)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_order_is_told_and_chance_is_not() {
+        assert_eq!(spread(&guesses(&blocks(0.1, 0.0), 20.0, 1.0), 30), 0.0);
+        assert_eq!(spread(&guesses(&[], 20.0, 1.0), 0), 0.0, "nothing is known");
+        let sorted = spread(&guesses(&blocks(0.1, 0.4), 20.0, 1.0), 30);
+        assert!((0.2..0.8).contains(&sorted), "{sorted}");
+        // The same difference within what chance does to blocks of few items.
+        assert_eq!(spread(&guesses(&blocks(0.8, 0.4), 20.0, 1.0), 30), 0.0);
+    }
 }
