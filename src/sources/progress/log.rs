@@ -495,4 +495,6 @@ impl Facts {
 }
 
 #[cfg(test)]
+mod spliced;
+#[cfg(test)]
 mod tests;

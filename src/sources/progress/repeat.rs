@@ -3,10 +3,12 @@
 //! Separate because it is an optimisation and nothing else: with or without it the numbers are the same (tests compare
 //! the two). Bars write a frame every tenth of a second for a day, and of a hundred megabytes of them only the last of
 //! each bar is the state. What else a frame could change is a restart, where the clock goes back; so a frame is put off
-//! only if it is a whole frame of a known bar, at least as far by its percentage (or count) **and** by its clock. That is
-//! told from the bytes, without reading a number: percentages are padded to three places, and counts and clocks (`59:59`,
-//! `1:00:00`) compare by length and then by their digits. Anything else is read in full, after all that was put off. Most
-//! frames differ from the one before in digits only, so the parts are where they were, and are not looked for at all.
+//! only if it is a whole frame of a known bar, of the same total, at least as far by its percentage (or count) **and** by
+//! its clock. That is told from the bytes, without reading a number: percentages are padded to three places, and counts
+//! and clocks (`59:59`, `1:00:00`) compare by length and then by their digits. Anything else is read in full, after all
+//! that was put off, and so is what the tools themselves would not write: two writers tear and splice each other's frames,
+//! and what such a frame says is the full reading's to decide. Most frames differ from the one before in digits only, so
+//! the parts are where they were, and are not looked for at all.
 //!
 //! A bar that is renamed with every frame, in measured values only (`loss 0.31`), is put off as well, if its count
 //! itself goes on: see [`super::renames`].
@@ -17,7 +19,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr2, memrchr};
+use memchr::{memchr_iter, memchr2, memchr3, memmem, memrchr};
 
 use super::bars::{Bars, Run, is_same};
 use super::renames;
@@ -26,6 +28,8 @@ use super::renames;
 const MAX_BARS: usize = 16;
 /// Bytes of a frame that is worth it; memory is bounded by it.
 const MAX_FRAME: usize = 4096;
+/// Bytes of a clock; with more it would be no number that counts.
+const MAX_CLOCK: usize = 16;
 
 /// A bar that was read in full, and its last frame.
 #[derive(Debug, Default)]
@@ -99,6 +103,8 @@ impl Slot {
         parts.depth == self.parts.depth
             && parts.head.of(frame) == self.head()
             && parts.unit.of(frame) == self.parts.unit.of(&self.frame)
+            // Of bars of one name, the total tells which.
+            && parts.total.of(frame) == self.parts.total.of(&self.frame)
     }
 
     /// Whether it is of this bar under another name, with a count that can be seen to go on.
@@ -116,8 +122,11 @@ impl Slot {
 
     /// Whether the frame is as far as the last one, or further.
     fn is_behind(&self, frame: &[u8], parts: &Parts) -> bool {
+        let clock = parts.clock.of(frame);
         reaches(parts.count.of(frame), self.parts.count.of(&self.frame))
-            && reaches(parts.clock.of(frame), self.parts.clock.of(&self.frame))
+            && reaches(clock, self.parts.clock.of(&self.frame))
+            // Other digits in its places may have made it none.
+            && is_clock(clock)
     }
 }
 
@@ -141,7 +150,8 @@ enum May {
 /// Whether a number is not below another, by their digits.
 fn reaches(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
-        return one.len() > other.len();
+        let digits = |number: &[u8]| number.iter().skip_while(|byte| **byte == b'0').count();
+        return digits(one) > digits(other);
     }
     // They are too short for a call of memcmp.
     one.iter().zip(other).find(|(one, other)| one != other).is_none_or(|(one, other)| one > other)
@@ -319,6 +329,10 @@ impl Parts {
     fn of(frame: &[u8]) -> Option<Self> {
         let depth = super::frames::cursor_up(frame);
         let frame = frame.get(..frame.len() - depth * b"\x1b[A".len()).filter(|frame| frame.len() <= MAX_FRAME)?;
+        // What other escapes take with them is not to be seen from here.
+        if memchr_iter(b'\x1b', frame).any(|at| frame.get(at + 1) != Some(&b'[')) {
+            return None;
+        }
         let inside = frame.strip_suffix(b"]")?;
         let open = memrchr(b'[', inside)?;
         let (clock, rest) = clock(inside.get(open + 1..)?)?;
@@ -334,6 +348,11 @@ impl Parts {
                 let start = memrchr(b'|', counts)? + 2;
                 let (done, total) = split(counts.get(start - 1..)?.strip_prefix(b" ")?)?;
                 let head = Part(0..sign.checked_sub(3)?);
+                // The rest of another frame, or a number that the percentage would be a part of.
+                let words = head.of(frame);
+                if memmem::find(words, b"%|").is_some() || words.ends_with(b".") || ends_with_digit(words) {
+                    return None;
+                }
                 let count = Part(head.0.end..sign);
                 let is_percent = count.of(frame).iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
                 let is_whole = is_percent && frame.get(sign - 1) != Some(&b' ') && is_count(done) && is_count(total);
@@ -349,7 +368,11 @@ impl Parts {
                 let end = before.iter().rposition(u8::is_ascii_digit)? + 1;
                 let unit = before.get(end..).filter(|unit| !unit.is_empty() && !unit.contains(&b'/'))?;
                 let digits = before.get(..end)?.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-                before.get(..end - digits).filter(|head| head.is_empty() || head.ends_with(b": "))?;
+                let head = before.get(..end - digits).filter(|head| head.is_empty() || head.ends_with(b": "))?;
+                // What is not drawn may also be a report, by words before or behind.
+                if head.contains(&b'[') || memchr3(b':', b'{', b'(', rest).is_some() {
+                    return None;
+                }
                 // Numbers with points or exponents, and those in thousands, are read in full.
                 let is_plain = digits < 16 && !matches!(unit.first(), Some(b'.' | b',' | b'_' | b'e' | b'E'));
                 let done = Part(end - digits..end);
@@ -374,19 +397,32 @@ impl Parts {
     }
 }
 
-/// `M:SS` or `H:MM:SS`, and what follows.
+/// `MM:SS` or `H:MM:SS`, and what follows.
 fn clock(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit() && *byte != b':')?;
     let (clock, rest) = text.split_at_checked(end)?;
-    let is_clock = matches!(clock, [b'0'..=b'9', .., b':', b'0'..=b'9', b'0'..=b'9'])
-        && (clock.len() < 6 || matches!(clock, [.., b':', _, _, b':', _, _]));
-    (is_clock && clock.iter().filter(|&&byte| byte == b':').count() <= 2).then_some((clock, rest))
+    let colons = clock.iter().filter(|&&byte| byte == b':').count();
+    (is_clock(clock) && colons == 1 + usize::from(clock.len() > 5)).then_some((clock, rest))
+}
+
+/// Whether digits and colons are a clock as tqdm writes it, of which the longer is the later one: below an hour there is
+/// none in it, and no minute or second is past 59.
+fn is_clock(clock: &[u8]) -> bool {
+    match clock {
+        [b'0'..=b'5', _, b':', b'0'..=b'5', _] => true,
+        [b'1'..=b'9', .., b':', b'0'..=b'5', _, b':', b'0'..=b'5', _] => clock.len() <= MAX_CLOCK,
+        _ => false,
+    }
 }
 
 /// At the slash.
 fn split(counts: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = counts.iter().position(|&byte| byte == b'/')?;
     Some((counts.get(..at)?, counts.get(at + 1..)?))
+}
+
+fn ends_with_digit(text: &[u8]) -> bool {
+    text.last().is_some_and(u8::is_ascii_digit)
 }
 
 /// `123`, `12.3`, `12.3k`, short enough to be a number that counts.
@@ -422,6 +458,18 @@ mod tests {
             ("gen:   5%|▍  | 12/ [00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/250 [0010<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/250 [00:1<03:00,  1.40s/it]", None),
+            ("gen:   5%|▍  | 12/250 [0:10<03:00,  1.40s/it]", None),
+            ("gen:   5%|▍  | 12/250 [60:10<03:00,  1.40s/it]", None),
+            ("gen:   5%|▍  | 12/250 [0:00:10<03:00,  1.40s/it]", None),
+            ("gen:   5%|▍  | 12/250 [1:00:60<03:00,  1.40s/it]", None),
+            ("gen:   5%|▍  | 1gen:   6%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
+            ("loss 0.5100%|▍  | 250/250 [00:10<03:00,  1.40s/it]", None),
+            ("gen:   5%|\x1b]0;▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
+            (
+                "gen:   5%|\x1b[31m▍\x1b[0m  | 12/250 [00:10<03:00,  1.40s/it]",
+                Some(parts("gen: ", "", "  5", "00:10", 0)),
+            ),
+            ("a: 857it [00:17, 50.00it/s, Progress: 1/2]", None),
             ("gen:   5%|▍  | 12/250 [00:10<03:00,  1.40s/i", None),
             ("gen:   5%|▍  | 12/250 [1 day, 0:00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/250 [00:10<03:00,  1.40s/it, a=[3]]", None),
