@@ -172,7 +172,8 @@ impl Offsets {
         let of = |job: &config::Job| -> Vec<SourceId> {
             job.progress.iter().map(|progress| SourceId::progress(&job.name, &progress.which)).collect()
         };
-        let sources: BTreeSet<SourceId> = config.jobs.iter().flat_map(of).collect();
+        let folder = config.jobs_dir.iter().map(|_| SourceId::jobs_dir());
+        let sources: BTreeSet<SourceId> = config.jobs.iter().flat_map(of).chain(folder).collect();
         self.kept.retain(|source, _| sources.contains(source));
     }
 

@@ -21,7 +21,7 @@ use crate::sources::mounts::walk::{Place, Walk};
 use crate::sources::mounts::{MountTable, space};
 use crate::sources::outputs::{Measured, Measurer};
 use crate::sources::processes;
-use crate::sources::progress::{DropInFolder, DropIns, Lasting};
+use crate::sources::progress::{DropIns, Lasting, LastingFolder};
 
 /// What is done at the end of the way.
 pub enum Action {
@@ -46,7 +46,7 @@ pub enum Action {
     /// Look for the process of a job.
     Process(Box<processes::Watch>),
     /// Read the drop-in folder.
-    DropIns(Box<DropInFolder>),
+    DropIns(Box<LastingFolder>),
 }
 
 /// One piece of work on its way.
@@ -108,7 +108,12 @@ pub enum Outcome {
     /// Of [`Action::Process`].
     Process(Result<ProcessReading, Failure>),
     /// Of [`Action::DropIns`].
-    DropIns(Result<DropIns, Failure>),
+    DropIns {
+        /// What is in the folder.
+        found: Result<DropIns, Failure>,
+        /// What the next reader needs, when it is another than before.
+        kept: Option<Value>,
+    },
 }
 
 /// The lane for what no mount of the table holds: there is none while the table cannot be read.
@@ -141,7 +146,10 @@ impl Errand {
                 Outcome::Reading { reading: Box::new(reading), kept }
             }
             Action::Process(watch) => Outcome::Process(within(&rootfs, || watch.poll(clock.now(), clock))),
-            Action::DropIns(folder) => Outcome::DropIns(within(&rootfs, || folder.poll(clock.now()))),
+            Action::DropIns(folder) => {
+                let (found, kept) = within(&rootfs, || folder.poll(clock.now()));
+                Outcome::DropIns { found, kept }
+            }
             Action::Measure(measurer) => {
                 let (mut more, mut space) = (false, None);
                 match &place {

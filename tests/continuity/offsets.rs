@@ -146,3 +146,46 @@ fn offsets_that_cannot_be_used_are_said_and_the_files_are_read_anew() {
         sidecar.end();
     }
 }
+
+/// At the limit the jobs that are watched stay, and one whose file is torn just then keeps what it said.
+#[test]
+fn a_worker_that_dies_loses_and_swaps_no_drop_in_jobs() {
+    let scene = Scene::new();
+    scene.put("jobs/m.json", "{\"done\": 5, \"total\": 9}");
+    scene.put("jobs/n.json", "{\"done\": 7, \"total\": 9}");
+    let yaml =
+        format!("jobs_dir: \"{}\"\nlimits: {{jobs: 2}}\nalerting: {{evaluation_interval: 1s}}\n", scene.shown("jobs"));
+    let mut sidecar = scene.start(&yaml);
+    let names = |sidecar: &Sidecar| {
+        let snapshot = sidecar.snapshot();
+        let jobs = snapshot["jobs"].as_array().cloned().unwrap_or_default();
+        jobs.iter()
+            .map(|job| (job["name"].as_str().unwrap_or_default().to_owned(), job["done"].as_f64()))
+            .collect::<Vec<_>>()
+    };
+    let both = |m, n| vec![("m".to_owned(), Some(m)), ("n".to_owned(), Some(n))];
+    wait_for("both jobs", LIMIT, || (names(&sidecar) == both(5.0, 7.0)).then_some(()));
+    let until_kept = || {
+        wait_for("the jobs on disk", LIMIT, || {
+            let text = fs::read_to_string(scene.path("storage").join("offsets.json")).ok()?;
+            (text.contains("jobs_dir") && text.contains("7.0")).then_some(())
+        });
+    };
+    until_kept();
+    // The worker dies, then the whole program; what stands in the folder by then would be others.
+    for whole in [false, true] {
+        scene.put("jobs/m.json", "{\"done\": 6, \"tot");
+        scene.put("jobs/a.json", "{\"done\": 1, \"total\": 9}");
+        if whole {
+            sidecar.kill();
+            sidecar = scene.start(&yaml);
+        } else {
+            kill(Pid::from_raw(i32::try_from(sidecar.worker()).unwrap()), Signal::SIGKILL).unwrap();
+        }
+        // What the new worker read: n goes on, so it is not what was known before.
+        let n = if whole { 8.5 } else { 8.0 };
+        scene.put("jobs/n.json", format!("{{\"done\": {n}, \"total\": 9}}"));
+        wait_for("the same jobs", LIMIT, || (names(&sidecar) == both(5.0, n)).then_some(()));
+    }
+    sidecar.end();
+}

@@ -6,17 +6,22 @@
 //! flood of new files cannot push out the jobs that are watched.
 //!
 //! The folder is read whole at each poll: a file that is gone is gone. One that cannot be read or is torn keeps what it
-//! said, which ages.
+//! said, which ages. Both hold over a restart of the reader ([`DropInFolder::kept`]): else a worker that dies would lose
+//! the jobs whose files are torn just then, and at the limit take others for those that were watched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::document::{Document, Fields};
 use super::file::{self, Links};
+use super::kept::state;
 use crate::config::JsonFields;
-use crate::model::job::DropIn;
+use crate::model::job::{DropIn, Reading};
 use crate::model::{Failure, FailureKind, JobName, Time};
 use crate::sources::mounts::host;
 
@@ -36,6 +41,12 @@ pub struct DropIns {
     pub problems: Vec<(String, String)>,
 }
 
+/// What the reader leaves for the next one. A job whose file never made sense is known, too: it has its place.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    jobs: BTreeMap<String, Option<Reading>>,
+}
+
 /// Reads a folder of progress files.
 #[derive(Debug)]
 pub struct DropInFolder {
@@ -51,6 +62,30 @@ impl DropInFolder {
     pub fn new(folder: impl Into<PathBuf>, limit_jobs: usize, limit_line: usize) -> Self {
         let fields = Fields::from(&JsonFields::default());
         Self { folder: folder.into(), limit_jobs, limit_line, fields, known: BTreeMap::new() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the next reader of the folder needs: the jobs that are known, and what was good of them.
+    pub(super) fn kept(&self) -> Option<Value> {
+        let jobs = self.known.iter().map(|(name, document)| (name.clone(), document.good().cloned())).collect();
+        serde_json::to_value(Kept { jobs }).ok()
+    }
+
+    /// Goes on from what another reader kept; of a limit that is lower now, so many are known.
+    pub(super) fn go_on(&mut self, kept: Value) -> Result<(), String> {
+        let Kept { jobs } = state(kept)?;
+        for (name, good) in jobs.into_iter().filter(|(name, _)| is_plain(name)).take(self.limit_jobs) {
+            let mut document = Document::new(self.fields.clone(), self.limit_line);
+            if let Some(good) = good {
+                document.go_on(good);
+            }
+            self.known.insert(name, document);
+        }
+        Ok(())
     }
 
     /// Reads the whole folder.
@@ -231,6 +266,44 @@ mod tests {
         let answer = bench.poll();
         let names: Vec<&str> = answer.jobs.iter().map(|job| job.job.as_str()).collect();
         assert_eq!((names, answer.dropped), (vec!["a", "b"], 2));
+    }
+
+    #[test]
+    fn another_reader_of_the_folder_knows_the_same_jobs() {
+        use crate::sources::progress::LastingFolder;
+        let bench = Bench::new(2);
+        let reader =
+            |limit, kept: Option<&Value>| LastingFolder::new(DropInFolder::new(bench.folder.path(), limit, 1000), kept);
+        let poll = |reader: &mut LastingFolder| {
+            let (answer, kept) = reader.poll(Time::from_micros(0));
+            let answer = answer.unwrap();
+            let jobs =
+                answer.jobs.into_iter().map(|job| (job.job.to_string(), job.reading.done, job.reading.generation));
+            (jobs.collect::<Vec<_>>(), answer.dropped, kept)
+        };
+        bench.put("m.json", "{\"done\": 5, \"total\": 9}");
+        bench.put("n.json", "{\"done\": 7, \"total\": 9}");
+        let mut first = reader(2, None);
+        let (_, _, kept) = poll(&mut first);
+        let kept = kept.unwrap();
+        assert_eq!(poll(&mut first).2, None, "the same is told once");
+        // While nobody reads, one is torn, and others come that stand before them.
+        bench.put("m.json", "{\"done\": 6, \"tot");
+        bench.put("n.json", "{\"done\": 1, \"total\": 9}");
+        bench.put("a.json", "{\"done\": 1}");
+        let expected = vec![("m".to_owned(), Some(5.0), 0), ("n".to_owned(), Some(1.0), 1)];
+        let (jobs, dropped, again) = poll(&mut reader(2, Some(&kept)));
+        assert_eq!((jobs, dropped), (expected.clone(), 1));
+        // What is kept while it is torn is the good of it.
+        assert_eq!(poll(&mut reader(2, again.as_ref())).0, expected);
+        assert_eq!(poll(&mut reader(1, Some(&kept))).0, [("m".to_owned(), Some(5.0), 0)]);
+        assert_eq!(poll(&mut reader(2, None)).0.len(), 1, "without it, a takes the place, and m is torn");
+        fs::remove_file(bench.folder.path().join("m.json")).unwrap();
+        let (jobs, dropped, _) = poll(&mut reader(2, Some(&kept)));
+        assert_eq!((jobs[0].0.as_str(), jobs.len(), dropped), ("a", 2, 0), "a file that is gone is gone");
+        for damaged in [Value::Null, serde_json::json!({"version": 1, "kind": "/elsewhere", "state": {"jobs": {}}})] {
+            assert_eq!(poll(&mut reader(2, Some(&damaged))).0.len(), 2);
+        }
     }
 
     #[test]

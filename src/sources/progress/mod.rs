@@ -57,7 +57,7 @@ use crate::model::{Failure, Time};
 
 pub use details::Details;
 pub use drop_in::{DropInFolder, DropIns};
-pub use kept::Lasting;
+pub use kept::{Lasting, LastingFolder};
 
 /// Something that says how far a job is.
 pub trait Source: Send {

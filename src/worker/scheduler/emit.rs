@@ -79,8 +79,15 @@ impl Scheduler {
                 }
             }
             (_, Outcome::Process(Err(failure))) => self.fail(id, failure),
-            (Kind::DropIns, Outcome::DropIns(Ok(found))) => self.take_drop_ins(found, took),
-            (Kind::DropIns, Outcome::DropIns(Err(failure))) => self.fail(id, failure),
+            (Kind::DropIns, Outcome::DropIns { found, kept }) => {
+                match found {
+                    Ok(found) => self.take_drop_ins(found, took),
+                    Err(failure) => self.fail(id, failure),
+                }
+                if let Some(kept) = kept {
+                    self.emit(SourceId::jobs_dir(), None, Fact::Kept { kept });
+                }
+            }
             // An outcome belongs to the action of its kind; there are no other pairs.
             _ => {}
         }

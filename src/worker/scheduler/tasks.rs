@@ -11,7 +11,7 @@ use crate::sources::mounts::walk::Walk;
 use crate::sources::mounts::{MountTable, under};
 use crate::sources::outputs::Measurer;
 use crate::sources::processes;
-use crate::sources::progress::{DropInFolder, Lasting};
+use crate::sources::progress::{DropInFolder, Lasting, LastingFolder};
 use crate::worker::errand::{Action, Errand, lane_of, unknown_lane};
 use crate::worker::{Plan, reports};
 
@@ -217,7 +217,9 @@ impl Task {
             Kind::Output { .. } => Action::Measure(Box::<Measurer>::default()),
             Kind::DropIns => {
                 let folder = under(&plan.rootfs, &self.start(plan));
-                Action::DropIns(Box::new(DropInFolder::new(folder, plan.limits.jobs, plan.limits.line)))
+                let kept = plan.kept.remove(&SourceId::jobs_dir());
+                let folder = DropInFolder::new(folder, plan.limits.jobs, plan.limits.line);
+                Action::DropIns(Box::new(LastingFolder::new(folder, kept.as_ref())))
             }
             Kind::Process(job) => {
                 plan.jobs.get(*job).and_then(|job| job.process.clone()).map_or(Action::Locate, |selector| {
