@@ -15,6 +15,8 @@ use super::fields;
 pub const HEAD: usize = 256 * 1024;
 /// Lines that are looked at.
 const LINES: usize = 1000;
+/// So many NULs together are a hole in a text; numbers in binary files have fewer.
+const HOLE: usize = 16;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +77,21 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf)
 }
 
-/// NULs between other bytes, of which a hole in a log has none: it is a run.
+/// NULs here and there between other bytes. Those of a hole come in a long run (a log that was cut while its writer went
+/// on, a crash of the machine) or stand at an end (blocks that were reserved), and blanks may stand about them.
 fn is_binary(head: &[u8]) -> bool {
-    let start = head.iter().position(|&byte| byte != 0).unwrap_or(head.len());
-    let text = head.get(start..).unwrap_or_default();
-    text.get(..text.len().min(4096)).unwrap_or_default().contains(&0)
+    let text = trim(head);
+    let text = text.get(..text.len().min(4096)).unwrap_or_default();
+    let (mut run, mut is_short) = (0, false);
+    for &byte in text {
+        if byte == 0 {
+            run += 1;
+        } else {
+            is_short |= (1..HOLE).contains(&run);
+            run = 0;
+        }
+    }
+    is_short
 }
 
 /// One value over several lines, or a single line that does not end.
@@ -163,6 +175,11 @@ mod tests {
             ("a.log", "", Content::Text),
             ("a.log", "Progress: 1/2\n", Content::Text),
             ("a.log", "\0\0\0\0Progress: 1/2\n", Content::Text),
+            ("a.log", "Progress: 1/2\n\0\0\0\0", Content::Text),
+            ("a.log", "\rgen: 50%| | 1/2 [00:01<00:01, 1.00it/s]\0\0\r", Content::Text),
+            ("a.log", &format!("Progress: 1/9\n{}Progress: 2/9\n", "\0".repeat(500)), Content::Text),
+            ("a.log", "h\0i\0 \0t\0h\0e\0r\0e\0", Content::Binary),
+            ("a.safetensors", "X\n\0\0\0\0\0\0{\"weight\": {}}", Content::Binary),
             ("a", item, Content::Document),
             ("a", &item.repeat(2), Content::Items),
             ("a.jsonl", item, Content::Items),
