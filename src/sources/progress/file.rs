@@ -117,10 +117,16 @@ pub(super) fn failure(action: &str, path: &Path, error: &io::Error) -> Failure {
         ErrorKind::PermissionDenied => {
             Failure::new(FailureKind::Permission, format!("not allowed to {action} {shown}: {}", permission_fix(path)))
         }
-        _ if error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32) => Failure::new(
-            FailureKind::NotAFile,
-            format!("{shown} is a symbolic link that is not followed: name a regular file"),
-        ),
+        _ if error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32) => {
+            let what = match action {
+                // It was none when it was looked at a moment before.
+                "open" => "became a symbolic link that is not followed: name a regular file",
+                _ => {
+                    "leads through symbolic links in a loop, or too many of them: correct the links (namei -l shows them)"
+                }
+            };
+            Failure::new(FailureKind::NotAFile, format!("{shown} {what}"))
+        }
         _ => Failure::new(FailureKind::Io, format!("cannot {action} {shown}: {error}")),
     }
 }
@@ -193,12 +199,17 @@ mod tests {
         File::create(&file).unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
+        let circle = folder.path().join("circle");
+        std::os::unix::fs::symlink("circle", &circle).unwrap();
         for (path, links, kind, word) in [
             (folder.path(), Links::Follow, FailureKind::NotAFile, "a folder"),
             (&fifo, Links::Follow, FailureKind::NotAFile, "a FIFO"),
             (&socket, Links::Follow, FailureKind::NotAFile, "a socket"),
             (Path::new("/dev/zero"), Links::Follow, FailureKind::NotAFile, "a device"),
-            (&link, Links::Refuse, FailureKind::NotAFile, "symbolic link"),
+            (&link, Links::Refuse, FailureKind::NotAFile, "symbolic link, which is not followed"),
+            (&circle, Links::Refuse, FailureKind::NotAFile, "symbolic link, which is not followed"),
+            (&circle, Links::Follow, FailureKind::NotAFile, "in a loop"),
+            (&circle.join("below"), Links::Refuse, FailureKind::NotAFile, "in a loop"),
             (&folder.path().join("none"), Links::Follow, FailureKind::Missing, "not there"),
             (&file.join("below"), Links::Follow, FailureKind::Missing, "not a folder"),
         ] {
