@@ -1,8 +1,7 @@
-//! What the limits cost: how the time of a tick, of a scrape and of what is kept grows with jobs, engines, volumes, series
-//! and lines of configuration. Linear is fine; more than that is not.
+//! What a machine of jobs costs the core, forecasts, snapshots and what is kept over a restart included, and how that grows:
+//! `cargo run --release --example machine_speed`. `cargo bench --bench growth` has the curves of single parts.
 //!
-//! `cargo run --release --example limits [jobs|volumes|series|configuration|day]`, all of them without a name. `day` drives
-//! the inside through 24 hours of a machine's observations and prints what it holds at each hour.
+//! Seconds of the wall clock, so the machine should be idle. Each job polls each five seconds and runs on one of 64 engines.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::disallowed_methods, reason = "how long something takes is what is measured")]
@@ -14,13 +13,12 @@ use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 use longhaul::alerts::{self, Rules};
-use longhaul::config::{self, Config, Engine, Job, LogFormat, Output, Progress, ProgressKind};
+use longhaul::config::{Config, Engine, Job, LogFormat, Output, Progress, ProgressKind};
 use longhaul::core::{Core, Histories, State};
 use longhaul::model::engine::{Dialect, EngineSample, ModelSample, RankSample};
 use longhaul::model::job::{Lengths, OutputReading, Reading};
 use longhaul::model::volume::{Mount, Space};
 use longhaul::model::{EngineName, Fact, JobName, Observation, Snapshot, SourceId, Time, VolumeId};
-use longhaul::sources::engines::dialect;
 use longhaul::web::metrics;
 
 const START: f64 = 1_796_043_600.0;
@@ -214,7 +212,7 @@ fn resident() -> f64 {
 }
 
 /// Two minutes of a machine; what each part takes on average over the second of them.
-fn row(what: &str, jobs: usize, engines: usize, volumes: usize) {
+fn row(jobs: usize, engines: usize, volumes: usize) {
     let mut machine = Machine::new(jobs, engines, volumes);
     let (mut polls, mut ticks, mut worst, mut count) = (0.0, 0.0, 0.0f64, 0.0);
     let mut last = None;
@@ -243,7 +241,7 @@ fn row(what: &str, jobs: usize, engines: usize, volumes: usize) {
     let read = millis(began);
     assert_eq!(before.unreadable(), 0);
     println!(
-        "{what:>9} {jobs:>5} {engines:>7} {volumes:>7} {:>9.2} {:>8.2} {worst:>9.2} {rendered:>9.2} {:>9.0} {kept:>8.1} {read:>8.1} \
+        "{jobs:>5} {engines:>7} {volumes:>7} {:>9.2} {:>8.2} {worst:>9.2} {rendered:>9.2} {:>9.0} {kept:>8.1} {read:>8.1} \
          {:>8.0} {:>7.0}",
         polls / count * f64::from(POLL),
         ticks / count,
@@ -255,8 +253,7 @@ fn row(what: &str, jobs: usize, engines: usize, volumes: usize) {
 
 fn heading() {
     println!(
-        "{:>9} {:>5} {:>7} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>7}",
-        "",
+        "{:>5} {:>7} {:>7} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>7}",
         "jobs",
         "engines",
         "volumes",
@@ -272,87 +269,12 @@ fn heading() {
     );
 }
 
-/// One answer of an engine with so many series.
-fn series(number: usize) {
-    let mut body = String::new();
-    for engine in 0..number.div_ceil(50) {
-        for name in ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total"] {
-            body.push_str(&format!("{name}{{model_name=\"m\",engine=\"{engine}\"}} {engine}\n"));
-        }
-        for bucket in 0..47 {
-            body.push_str(&format!(
-                "vllm:e2e_request_latency_seconds_bucket{{engine=\"{engine}\",model_name=\"m\",le=\"{bucket}\"}} 7\n"
-            ));
-        }
-    }
-    let rounds = 20;
-    let began = Instant::now();
-    for _ in 0..rounds {
-        dialect::read(body.as_bytes()).unwrap();
-    }
-    let each = millis(began) / f64::from(rounds);
-    println!(
-        "{number:>9} series {:>9.0} kB {each:>9.3} ms an answer {:>9.2} ms for 64",
-        body.len() as f64 / 1e3,
-        each * 64.0
-    );
-}
-
-fn configuration(lines: usize) {
-    let mut text = String::from("jobs:\n");
-    for job in 0..lines / 4 {
-        text.push_str(&format!("  - job_name: job{job}\n    total: 5\n    progress:\n      - log: /data/{job}.log\n"));
-    }
-    let began = Instant::now();
-    let loaded = config::parse(&text, "longhaul.yml");
-    let took = millis(began);
-    let problems = loaded.problem_listing().lines().count();
-    println!("{lines:>9} lines {:>9.0} kB {took:>9.1} ms, {problems} problems", text.len() as f64 / 1e3);
-}
-
-/// A day of 20 jobs on 8 engines and 20 volumes; what is held must not grow after its first hours.
-fn day() {
-    println!("{:>5} {:>9} {:>8} {:>7}", "hour", "kept kB", "state kB", "RSS MiB");
-    let mut machine = Machine::new(20, 8, 20);
-    for second in 0..=86_400 {
-        if second % POLL == 0 {
-            machine.poll(second);
-        }
-        machine.tick(second);
-        if second % 3600 == 0 {
-            let histories = serde_json::to_vec(&machine.core.histories()).unwrap().len() as f64 / 1e3;
-            let state = serde_json::to_vec(&machine.core.state()).unwrap().len() as f64 / 1e3;
-            println!("{:>5} {histories:>9.0} {state:>8.1} {:>7.1}", second / 3600, resident());
-        }
-    }
-}
-
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
-    if is_wanted("jobs") {
-        heading();
-        for jobs in [1, 10, 100, 250, 500, 1000] {
-            row("jobs", jobs, jobs.min(64), 4);
-        }
+    heading();
+    for jobs in [1, 10, 100, 250, 500, 1000] {
+        row(jobs, jobs.min(64), 4);
     }
-    if is_wanted("volumes") {
-        heading();
-        for volumes in [10, 50, 100, 200] {
-            row("volumes", 4, 2, volumes);
-        }
-    }
-    if is_wanted("series") {
-        for number in [500, 1000, 2500, 5000, 10_000] {
-            series(number);
-        }
-    }
-    if is_wanted("configuration") {
-        for lines in [1000, 10_000, 50_000, 100_000, 200_000] {
-            configuration(lines);
-        }
-    }
-    if is_wanted("day") {
-        day();
+    for volumes in [50, 100, 200] {
+        row(4, 2, volumes);
     }
 }
