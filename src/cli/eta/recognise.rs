@@ -17,6 +17,8 @@ pub const HEAD: usize = 256 * 1024;
 const LINES: usize = 1000;
 /// So many NULs together are a hole in a text; numbers in binary files have fewer.
 const HOLE: usize = 16;
+/// Bytes of a signature.
+const SIGNATURE: usize = 8;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +79,16 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf)
 }
 
-/// NULs here and there between other bytes. Those of a hole come in a long run (a log that was cut while its writer went
+/// A signature, as binary formats begin with (`PK` and two control characters), or NULs here and there between other bytes.
+/// Those of a hole come in a long run (a log that was cut while its writer went
 /// on, a crash of the machine) or stand at an end (blocks that were reserved), and blanks may stand about them.
 fn is_binary(head: &[u8]) -> bool {
     let text = trim(head);
     let text = text.get(..text.len().min(4096)).unwrap_or_default();
+    // No text and no terminal has these; shift in and out, which some have, are left out.
+    if text.iter().take(SIGNATURE).any(|byte| matches!(byte, 1..=6 | 16..=26 | 28..=31)) {
+        return true;
+    }
     let (mut run, mut is_short) = (0, false);
     for &byte in text {
         if byte == 0 {
@@ -178,6 +185,7 @@ mod tests {
             ("a.log", "Progress: 1/2\n\0\0\0\0", Content::Text),
             ("a.log", "\rgen: 50%| | 1/2 [00:01<00:01, 1.00it/s]\0\0\r", Content::Text),
             ("a.log", &format!("Progress: 1/9\n{}Progress: 2/9\n", "\0".repeat(500)), Content::Text),
+            ("a.pt", "PK\u{3}\u{4}\0\0\0\0", Content::Binary),
             ("a.log", "h\0i\0 \0t\0h\0e\0r\0e\0", Content::Binary),
             ("a.safetensors", "X\n\0\0\0\0\0\0{\"weight\": {}}", Content::Binary),
             ("a", item, Content::Document),
