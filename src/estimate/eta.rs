@@ -15,6 +15,7 @@
 //! and read from then on less the time that passed. While nothing can move, because the engine is stopped or does not
 //! answer, no time passes for it: the end moves by the pause.
 
+mod beyond;
 mod by_engine;
 mod curve;
 mod ended;

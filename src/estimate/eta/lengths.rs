@@ -3,14 +3,14 @@
 //! The finished answers alone are the short ones: with many in flight the long ones are still running. So the model is
 //! a hazard, the chance that an answer of this age ends with its next token: finished answers are events, the ages of
 //! the unfinished are exposure without one. The hazard is constant within bins, and its logarithm is a random walk over
-//! them. Where there is data this is Kaplan and Meier's curve; beyond the longest age seen it continues what it last saw,
-//! less and less surely, which is all that can be said honestly. Parametric tails (a lognormal, say) were tried by those
-//! before us and were wrong by ten times on real data.
+//! them. Where there is data this is Kaplan and Meier's curve; beyond the longest age seen, [`super::beyond`] draws how it
+//! may go on. Parametric tails (a lognormal, say) were tried by those before us and were wrong by ten times on real data.
 //!
 //! How rough the walk is, is not known either: a few values compete by how well they explain the data (Laplace's
 //! approximation of the evidence). A draw is one from the normal around the mode; the precision of a walk is
 //! tridiagonal, so everything is linear in the number of bins and nothing grows with the number of answers.
 
+use super::beyond;
 use super::curve::Curve;
 use super::histogram::{Bins, Histogram};
 use super::random::{Random, weighted_at};
@@ -20,14 +20,6 @@ use super::tridiagonal::{Factor, factorise, solve_lower, solve_upper, times};
 /// How much the logarithm of the hazard may change over a ratio of e, with prior weights. Real data are between a
 /// smooth mix of many tasks, one with a sharp cap, and answers that are all alike.
 const ROUGHNESS: [(f64, f64); 5] = [(0.4, 0.13), (0.8, 0.32), (1.4, 0.32), (2.6, 0.16), (6.0, 0.07)];
-
-/// How rough it is beyond everything seen: the less is left there, the calmer. While half of all answers are longer than
-/// any age seen so far, whatever their bulk will look like is still to come; of the last thousandth that is not so.
-const CALM: f64 = 0.6;
-const WILD: f64 = 0.9;
-
-/// The share of answers beyond everything seen at which it is half as rough.
-const HALF_WILD: f64 = 0.2;
 
 /// No answer is longer than so many times everything seen, unless that is very short. Without an end a walk that happens to
 /// fall makes single answers that are longer than all others together.
@@ -40,6 +32,9 @@ pub(super) struct LengthModel {
     edges: Vec<f64>,
     fits: Vec<Fit>,
     weights: Vec<f64>,
+    /// The last bin with data, and the share of answers beyond it.
+    seen: usize,
+    unseen: f64,
 }
 
 /// The mode of one walk, and the factor of its precision.
@@ -56,29 +51,29 @@ impl LengthModel {
         let longest = finished.longest().max(ages.longest());
         let most = most.unwrap_or(f64::INFINITY).min((FAR * longest).max(SHORT));
         let bins = Bins::new(finished, ages, most);
-        let unseen = bins.unseen();
-        let tail = CALM + (WILD - CALM) * unseen / (unseen + HALF_WILD);
         let centre = (bins.events.iter().sum::<f64>().max(0.5) / bins.exposure.iter().sum::<f64>().max(1.0)).ln();
         let mut fits: Vec<Fit> = Vec::with_capacity(SHAPES.len() * ROUGHNESS.len());
         for (deviation, weight) in SHAPES {
             let shape = deviation.map_or_else(|| vec![centre; bins.edges.len()], |deviation| fitted(&bins, deviation));
             let mut from = shape.clone();
             for (rough, prior) in ROUGHNESS {
-                let fit = Fit::new(&bins, &shape, (rough, tail), prior * weight, from);
+                let fit = Fit::new(&bins, &shape, rough, prior * weight, from);
                 from = fit.mode.clone();
                 fits.push(fit);
             }
         }
         let best = fits.iter().map(|fit| fit.evidence).fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = fits.iter().map(|fit| (fit.evidence - best).exp()).collect();
-        Self { edges: bins.edges, fits, weights }
+        let (seen, unseen) = (bins.last_seen(), bins.unseen());
+        Self { edges: bins.edges, fits, weights, seen, unseen }
     }
 
     /// One distribution of lengths that could be the true one, with every hazard times `factor`; `share` chooses among
     /// the walks.
     pub(super) fn draw(&self, random: &mut Random, share: f64, factor: f64) -> Curve {
         let fit = self.fits.get(weighted_at(&self.weights, share));
-        let logs = fit.map_or_else(Vec::new, |fit| fit.draw(random));
+        let mut logs = fit.map_or_else(Vec::new, |fit| fit.draw(random));
+        beyond::draw(&mut logs, &self.edges, self.seen, self.unseen, random);
         Curve::new(&self.edges, logs.into_iter().map(|log| log.exp() * factor))
     }
 
@@ -92,18 +87,15 @@ impl LengthModel {
 
 impl Fit {
     /// Newton's method on the logarithm of the posterior, which is concave; `mode` is where it begins.
-    fn new(bins: &Bins, shape: &[f64], (rough, tail): (f64, f64), prior: f64, mut mode: Vec<f64>) -> Self {
+    fn new(bins: &Bins, shape: &[f64], rough: f64, prior: f64, mut mode: Vec<f64>) -> Self {
         const RIDGE: f64 = 1e-3;
         let (events, exposure) = (&bins.events, &bins.exposure);
-        let seen = bins.last_seen();
         // What holds a bin to the next one, by the ratio of where they end.
         let off: Vec<f64> = bins
             .edges
             .windows(2)
-            .enumerate()
-            .map(|(bin, pair)| {
+            .map(|pair| {
                 let ratio = pair.last().zip(pair.first()).map_or(0.1, |(next, edge)| (next / edge).ln().max(1e-3));
-                let rough = if bin < seen { rough } else { tail };
                 -1.0 / (rough * rough * ratio)
             })
             .collect();

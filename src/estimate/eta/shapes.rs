@@ -13,10 +13,11 @@ use super::histogram::Bins;
 
 /// Deviations of the logarithm of the length, with prior weights; none is a constant hazard.
 pub(super) const SHAPES: [(Option<f64>, f64); 4] =
-    [(None, 0.45), (Some(0.1), 0.1), (Some(0.45), 0.225), (Some(0.75), 0.225)];
+    [(None, 0.2), (Some(0.1), 0.15), (Some(0.45), 0.325), (Some(0.75), 0.325)];
 
-/// Below the typical length this share ends over a length that grows e times, whatever the shape says: refusals.
-const REFUSALS: f64 = 0.03;
+/// Below the typical length one of these shares ends over a length that grows e times, whatever the shape says: refusals,
+/// which some tasks hardly have and others in one of six answers.
+const REFUSALS: [f64; 4] = [0.01, 0.03, 0.1, 0.25];
 
 /// The least hazard, so that its logarithm is a number.
 const LEAST: f64 = 1e-12;
@@ -24,26 +25,30 @@ const LEAST: f64 = 1e-12;
 /// The logarithms of the mean hazards of the bins that end at `edges`, for the lognormal of this deviation that explains
 /// the data best.
 pub(super) fn fitted(bins: &Bins, deviation: f64) -> Vec<f64> {
-    let score = |middle: f64| -> f64 {
-        hazards(&bins.edges, middle, deviation)
+    let score = |middle: f64, refusals: f64| -> f64 {
+        hazards(&bins.edges, middle, deviation, refusals)
             .zip(bins.events.iter().zip(&bins.exposure))
             .map(|(hazard, (ended, exposed))| ended * hazard.ln() - exposed * hazard)
             .sum()
     };
-    // Of typical lengths from 3 to a million tokens the best one of a grid, which is then made finer around it.
-    let (mut from, mut steps, mut step) = (1.0_f64, 26_u32, 0.5_f64);
-    let mut place = from;
-    for _ in 0..4 {
-        let middles = (0..=steps).map(|nth| from + f64::from(nth) * step);
-        place = middles
-            .map(|middle| (score(middle), middle))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map_or(place, |best| best.1);
-        (from, steps) = (place - step, 8);
-        step /= 4.0;
+    let mut best = (f64::NEG_INFINITY, 0.0, 0.0);
+    for refusals in REFUSALS {
+        // Of typical lengths from 3 to a million tokens the best one of a grid, which is then made finer around it.
+        let (mut from, mut steps, mut step) = (1.0_f64, 26_u32, 0.5_f64);
+        for _ in 0..4 {
+            let middles = (0..=steps).map(|nth| from + f64::from(nth) * step);
+            let scored = middles.map(|middle| (score(middle, refusals), middle, refusals));
+            let Some(found) = scored.max_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+            if found.0 > best.0 {
+                best = found;
+            }
+            (from, steps) = (found.1 - step, 8);
+            step /= 4.0;
+        }
     }
+    let (_, middle, refusals) = best;
     let mut most = f64::NEG_INFINITY;
-    hazards(&bins.edges, place, deviation)
+    hazards(&bins.edges, middle, deviation, refusals)
         .map(|hazard| {
             most = most.max(hazard.ln());
             most
@@ -51,16 +56,16 @@ pub(super) fn fitted(bins: &Bins, deviation: f64) -> Vec<f64> {
         .collect()
 }
 
-fn hazards(edges: &[f64], middle: f64, deviation: f64) -> impl Iterator<Item = f64> {
+fn hazards(edges: &[f64], middle: f64, deviation: f64, refusals: f64) -> impl Iterator<Item = f64> {
     let (mut from, mut before) = (0.0, 0.0);
     edges.iter().map(move |&edge| {
         let until = cumulative((edge.ln() - middle) / deviation);
-        let refusals = match edge.ln() > middle {
+        let early = match edge.ln() > middle {
             true => 0.0,
-            false if from > 0.0 => REFUSALS * (edge / from).ln(),
-            false => REFUSALS,
+            false if from > 0.0 => refusals * (edge / from).ln(),
+            false => refusals,
         };
-        let hazard = ((until - before).max(0.0) + refusals) / (edge - from);
+        let hazard = ((until - before).max(0.0) + early) / (edge - from);
         (from, before) = (edge, until);
         hazard.max(LEAST)
     })
