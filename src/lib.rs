@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod recording;
 pub mod redact;
+pub mod rest;
 pub mod state;
 pub mod text;
 pub mod words;

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use peer::Peer;
 use scene::{GPUS, ITEMS, MOUNTS, Scene};
 
-/// What Longhaul costs with nobody asking is measured over this.
+/// What Longhaul costs with nobody asking is measured over this, and what each holds in memory at its end.
 const AT_REST: Duration = Duration::from_secs(60);
 /// Starts of each; the median is told.
 const STARTS: usize = 10;
@@ -46,6 +46,13 @@ fn main() {
         peers.iter_mut().for_each(Peer::scrape);
     }
     let after = peers.each_ref().map(cpu);
+    let busy = each(&peers[0].resident(), 1);
+    // The CPU of Longhaul below holds its polls, which go on whoever asks: here they are alone.
+    let (begun, polled) = (Instant::now(), peers[0].cpu_seconds());
+    std::thread::park_timeout(AT_REST);
+    let percent = 100.0 / begun.elapsed().as_secs_f64();
+    let used: Vec<f64> =
+        peers[0].cpu_seconds().iter().zip(polled).map(|(now, before)| (now - before) * percent).collect();
     println!(
         "{:<34} {:>9} {:>9} {:>9} {:>13} {:>9} {:>9}",
         "", "start ms", "p50 ms", "p99 ms", "CPU ms/scrape", "RSS MiB", "bytes"
@@ -72,16 +79,12 @@ fn main() {
         ratio(3),
         ratio(4)
     );
-    let each: Vec<String> = peers[0].resident().iter().map(|mib| format!("{mib:.1}")).collect();
-    println!("\nLonghaul's processes, MiB each: {}", each.join(", "));
-    // The CPU of Longhaul above holds its polls, which go on whoever asks: here they are alone.
-    let (begun, before) = (Instant::now(), peers[0].cpu_seconds());
-    std::thread::park_timeout(AT_REST);
-    let percent = 100.0 / begun.elapsed().as_secs_f64();
-    let used: Vec<f64> =
-        peers[0].cpu_seconds().iter().zip(before).map(|(now, before)| (now - before) * percent).collect();
-    let each: Vec<String> = used.iter().map(|used| format!("{used:.3}")).collect();
-    println!("Longhaul at rest, polling each 5 s: {:.3} % of a core ({})", used.iter().sum::<f64>(), each.join(", "));
+    println!("\nLonghaul's processes, MiB each: {}, and {busy} right after the scrapes", each(&peers[0].resident(), 1));
+    println!("Longhaul at rest, polling each 5 s: {:.3} % of a core ({})", used.iter().sum::<f64>(), each(&used, 3));
+}
+
+fn each(values: &[f64], digits: usize) -> String {
+    values.iter().map(|value| format!("{value:.digits$}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Of all processes, in seconds.

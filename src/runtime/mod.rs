@@ -31,6 +31,7 @@ use crate::clock::{Clock, Since};
 use crate::config::Config;
 use crate::model::{Fact, Failure, FailureKind, Observation, Snapshot, SourceId, Time};
 use crate::recording::Head;
+use crate::rest::Rest;
 use crate::web;
 use crate::worker::{self, GpuPlan, Kept, Plan, WorkerSpec};
 
@@ -228,8 +229,10 @@ async fn ticks(clock: Clock, mut known_offset: f64, out: mpsc::Sender<Observatio
     // After a suspend one tick is enough.
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut first = FIRST_TICKS.into_iter();
+    let mut rest = Rest::default();
     interval.tick().await;
     loop {
+        rest.look(clock.now());
         let offset = clock.wall_offset();
         let mut facts = Vec::new();
         if (offset - known_offset).abs() > WALL_STEP_SECONDS {

@@ -27,6 +27,7 @@ use crate::config::{Limits, ProgressKind};
 use crate::model::job::OutputReading;
 use crate::model::volume::{Mount, PathReading};
 use crate::model::{Failure, FailureKind, Time, VolumeId};
+use crate::rest::Rest;
 use crate::sources::mounts::MountTable;
 use crate::sources::progress::Source;
 
@@ -118,8 +119,10 @@ impl Scheduler {
         let interval = self.plan.poll_interval.max(SHORTEST_ROUND);
         let mut next_round = self.clock.now();
         let mut last_heartbeat: Option<Time> = None;
+        let mut rest = Rest::default();
         loop {
             let now = self.clock.now();
+            rest.look(now);
             if last_heartbeat.is_none_or(|last| now.since(last) >= HEARTBEAT) {
                 self.out.heartbeat();
                 last_heartbeat = Some(now);

@@ -22,6 +22,7 @@ use super::xids::Xids;
 use crate::clock::Clock;
 use crate::model::gpu::{GpuInventory, GpuListed, GpuReading};
 use crate::model::{Fact, Failure, FailureKind, Observation, SourceId, Time};
+use crate::rest::Rest;
 use crate::sources::gpus::{self, Event};
 use crate::worker::lanes::{self, Lanes, Returned, Work};
 use crate::worker::pipe::Outgoing;
@@ -109,8 +110,10 @@ impl Scheduler {
     pub(super) fn run(mut self, signals: &Receiver<Signal>) {
         let mut next_round = self.clock.now();
         let mut last_heartbeat: Option<Time> = None;
+        let mut rest = Rest::default();
         loop {
             let now = self.clock.now();
+            rest.look(now);
             if last_heartbeat.is_none_or(|last| now.since(last) >= HEARTBEAT) {
                 self.out.heartbeat();
                 last_heartbeat = Some(now);
