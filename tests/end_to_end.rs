@@ -177,7 +177,7 @@ fn a_finished_job_is_mailed_once_and_everything_agrees() {
 /// Every query of every dashboard gives data on the real Prometheus. Queries of what this scene does not have may be
 /// empty: a second bound of a plain ETA, alerts, throttling and wishes of the driver while nothing is wrong, requests that an
 /// engine lost while it is up, a process and a number of GPUs that are not configured, and what needs ten minutes or a stable
-/// hour.
+/// hour; samples of a volume that were not believed.
 fn dashboards_have_data(scene: &Scene) {
     let may_be_empty = [
         "bound=\"low\"",
@@ -195,6 +195,7 @@ fn dashboards_have_data(scene: &Scene) {
         "longhaul_job_throughput_",
         "longhaul_job_forecast_error_ratio",
         "longhaul_volume_unexplained_",
+        "longhaul_volume_suspect_samples_total",
         "longhaul_job_process_",
     ];
     let mut queries = BTreeSet::new();
