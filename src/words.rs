@@ -53,10 +53,10 @@ pub fn cut(timeout: &TimeoutView) -> String {
     )
 }
 
-/// "at … 2 h 48 min left became 5 h: tokens per item rose from 650 to 1,066"
+/// "2 h 48 min left became 5 h at …: tokens per item rose from 650 to 1,066"
 pub fn revised(revision: &RevisionView) -> String {
     let (was, is) = (text::span(revision.was_seconds), text::span(revision.is_seconds));
-    format!("at {} {was} left became {is}: {}", text::utc(revision.at), why(revision.cause))
+    format!("{was} left became {is} at {}: {}", text::utc(revision.at), why(revision.cause))
 }
 
 /// That items are not in a random order; `None` where they may be, or nobody can say.

@@ -53,12 +53,14 @@ struct Run {
     items: f64,
     tokens: f64,
     states: Option<u64>,
+    /// What its directory source counts, once the folder is there.
+    extracted: Option<f64>,
 }
 
 impl Run {
     fn new(config: Config, tokens: f64) -> Self {
         let world = World::new(Arc::new(config), "test".into(), Time::from_seconds(START));
-        Self { world, now: START, done: 0.0, items: ITEMS, tokens, states: None }
+        Self { world, now: START, done: 0.0, items: ITEMS, tokens, states: None, extracted: None }
     }
 
     fn see(&mut self, source: SourceId, fact: Fact) -> Option<Snapshot> {
@@ -114,6 +116,10 @@ impl Run {
             let outputs = vec![output("/data/synth", Some(answers))];
             self.see(SourceId::outputs(&synth), Fact::Outputs { job: synth.clone(), outputs });
             let later = JobName::new("hidden_states");
+            if self.extracted.is_some() {
+                let reading = Reading { done: self.extracted, ..Reading::default() };
+                self.see(SourceId::progress(&later, "directory"), Fact::Progress { job: later.clone(), reading });
+            }
             let outputs = vec![output("/data/synth/states", self.states)];
             self.see(SourceId::outputs(&later), Fact::Outputs { job: later, outputs });
             let mount = Mount {
@@ -182,6 +188,24 @@ fn a_stage_that_waits_has_a_start_an_end_and_the_pipeline_too() {
     // A month is enough for it.
     assert!(synth.outlook.deadline_met_probability.get().unwrap() > 0.99);
     assert!(states.message.contains("Start: in about"), "{}", states.message);
+}
+
+#[test]
+fn a_folder_that_was_made_in_advance_starts_no_stage() {
+    let mut run = Run { items: 600.0, extracted: Some(0.0), ..Run::new(config(4, false), 1000.0) };
+    // For longer than its patience: nothing is done, and the stage before it goes on.
+    let snapshot = run.go(400);
+    let states = job(&snapshot, "hidden_states");
+    assert_eq!((states.state, states.stall_cause), (JobState::Waiting, None));
+    assert!(states.predicted_end_at.get().is_some(), "{}", states.message);
+    // From the end of that one on its patience counts.
+    let snapshot = run.go(260);
+    assert_eq!(job(&snapshot, "synth").state, JobState::Finished);
+    assert_eq!(job(&snapshot, "hidden_states").state, JobState::Running);
+    assert_eq!(job(&run.go(400), "hidden_states").state, JobState::Stalled);
+    // Who begins early does not wait.
+    let mut early = Run { extracted: Some(3.0), ..Run::new(config(4, false), 1000.0) };
+    assert_eq!(job(&early.go(100), "hidden_states").state, JobState::Running);
 }
 
 #[test]

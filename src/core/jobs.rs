@@ -51,7 +51,7 @@ pub struct Job {
     own: Vec<Option<f64>>,
     #[serde(skip)]
     merged: Merged,
-    /// For its engine, see [`Job::waits_for_engine`].
+    /// For its engine or the job before it, see [`Job::waits_for`].
     waits: bool,
     run: Run,
 }
@@ -240,10 +240,11 @@ impl Job {
         self.run.trend.engine_down();
     }
 
-    /// Whether an engine of it has not answered yet. A job with nothing done waits for it: that is no stall, however long
-    /// a model takes to load.
-    pub fn waits_for_engine(&mut self, one_is_not_there: bool) {
-        self.waits = one_is_not_there && self.settled().is_none_or(|settled| settled == 0.0);
+    /// Whether what it needs is not there yet: an engine that has not answered, a job before it that goes on. With nothing
+    /// done it waits, and that is no stall, however long a model takes to load: its folder or its log may have been made
+    /// in advance.
+    pub fn waits_for(&mut self, something: bool) {
+        self.waits = something && self.settled().is_none_or(|settled| settled == 0.0);
     }
 
     /// The output paths were measured; `mount` knows the volumes.

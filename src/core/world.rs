@@ -300,11 +300,14 @@ impl World {
     }
 
     fn tick(&mut self, at: Time) {
+        let going_on = self.roster.all().filter(|job| job.ended().is_none());
+        let going_on: BTreeSet<_> = going_on.map(|job| job.config.name.clone()).collect();
         for job in self.roster.all_mut() {
             // Its engine loads its model, however long that takes.
             let loads = |engine: &Engine| engine.state(at) == EngineState::NeverSeen;
             let loading = self.engines.of(&job.config).any(loads);
-            job.waits_for_engine(loading);
+            let is_next = job.config.after.iter().any(|before| going_on.contains(before));
+            job.waits_for(loading || is_next);
         }
         let engines = &self.engines;
         self.roster.tick(self.config.retain_finished, at, |job| {

@@ -157,7 +157,9 @@ fn tag(purpose: Purpose, later: bool, contents: &Contents<'_>) -> String {
     });
     match purpose {
         Purpose::Digest => format!("{} alerts, mails held back", firing + contents.resolved.len()),
-        Purpose::Firing if contents.fresh.iter().all(|tracked| tracked.once()) => "INFO".into(),
+        Purpose::Firing if contents.fresh.iter().all(|tracked| tracked.once()) => {
+            new.map_or_else(|| "INFO".into(), |new| format!("INFO {new}"))
+        }
         Purpose::Firing if firing == 1 => new.map_or_else(|| "FIRING".into(), |new| format!("FIRING {new}")),
         Purpose::Firing => new.map_or_else(|| format!("{firing} alerts"), |new| format!("{firing} alerts, new: {new}")),
         Purpose::Resolved if firing == 0 => "RESOLVED".into(),
@@ -181,23 +183,21 @@ fn body(contents: &Contents<'_>, snapshot: &Snapshot, zone: &TimeZone) -> Body {
         // The part that the mail is about needs no title.
         let title = if sections.is_empty() { None } else { title };
         let entries = part.iter().map(|tracked| {
-            // What ended needs no description of how it was.
-            let in_full = full > 0 && !tracked.ended();
+            // What ended, or seems to, needs no description of how it was.
+            let in_full = full > 0 && !tracked.ended() && (tracked.waits() || !tracked.view.kept);
             full = full.saturating_sub(1);
             entry(&tracked.view, &when(tracked, snapshot, zone), in_full, &headline)
         });
         sections.extend(section(title, entries));
     }
-    let explained = contents.explained.iter().map(|stall| {
-        entry(stall, &since("firing", stall.fired_at.unwrap_or(stall.active_at), snapshot, zone), false, "")
-    });
+    let explained = contents.explained.iter().map(|stall| entry(stall, &firing(stall, snapshot, zone), false, ""));
     sections.extend(section(Some("Explained by the above, and not mailed on its own"), explained));
     Body {
         headline,
         sections,
         jobs: jobs(contents, snapshot),
         footer: format!(
-            "Longhaul {} on {}, {}",
+            "Longhaul {} on {}, {}; `longhaul status` there says how it is now",
             human::line(&snapshot.version, LINE),
             human::line(&snapshot.instance, LINE),
             text::moment_in(snapshot.at, zone)
@@ -243,8 +243,14 @@ fn when(tracked: &Tracked, snapshot: &Snapshot, zone: &TimeZone) -> String {
             text::moment_in(vanished, zone),
             text::span(vanished - fired)
         ),
-        _ => since("firing", fired, snapshot, zone),
+        _ => firing(&tracked.view, snapshot, zone),
     }
+}
+
+/// Since when it fires; of one that is only kept, that it no longer holds.
+fn firing(alert: &AlertView, snapshot: &Snapshot, zone: &TimeZone) -> String {
+    let since = since("firing", alert.fired_at.unwrap_or(alert.active_at), snapshot, zone);
+    if alert.kept { format!("{since}; it holds no longer, and is over if that stays so") } else { since }
 }
 
 fn since(what: &str, at: f64, snapshot: &Snapshot, zone: &TimeZone) -> String {

@@ -373,7 +373,7 @@ impl Tracked {
     }
 
     /// It was not mailed yet and did not end.
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.mailed_at.is_none() && self.gone_since.is_none()
     }
 

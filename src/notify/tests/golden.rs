@@ -1,4 +1,4 @@
-//! Whole mails, compared with `tests/golden/mail`. To rewrite them on purpose: `GOLDEN=rewrite cargo test`.
+//! Whole mails, compared with `tests/golden/mail`. To rewrite them on purpose: `LONGHAUL_BLESS=1 cargo test`.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ fn compare(name: &str, message: &Message) {
         message.html.as_deref().unwrap()
     );
     let file = format!("{name}.txt");
-    if std::env::var("GOLDEN").is_ok_and(|how| how == "rewrite") {
+    if std::env::var_os("LONGHAUL_BLESS").is_some() {
         crate::state::save(&folder, &file, shown.as_bytes()).unwrap();
     }
     let golden = std::fs::read_to_string(folder.join(&file)).unwrap_or_default();

@@ -58,6 +58,23 @@ fn a_mail_about_everything_stays_small() {
     assert!(message.text.len() < 100_000, "{}", message.text.len());
 }
 
+#[test]
+fn what_no_longer_holds_is_not_described_as_if_it_did() {
+    let mut world = World::new();
+    world.fire("EngineDown", &[("engine", "vllm0")]);
+    world.run(60);
+    assert!(world.last().text.contains("What it means"));
+    // It answers again: the alert is kept for a while, and that it was restarted is news.
+    world.snapshot.alerts[0].kept = true;
+    world.fire("EngineRestarted", &[("engine", "vllm0"), ("severity", "info"), ("notify", "once")]);
+    world.run(60);
+    let message = world.last();
+    assert_eq!(message.subject, "Re: [INFO EngineRestarted] EngineDown vllm0 on gpu-box-3");
+    let (_, still) = message.text.split_once("Still firing:").unwrap();
+    assert!(still.contains("it holds no longer, and is over if that stays so"), "{still}");
+    assert!(!still.contains("What it means"), "{still}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]

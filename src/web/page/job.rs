@@ -1,8 +1,8 @@
 //! A job's card: its figures in words, each with what belongs to it or the reason why it is not known.
 
 use super::{Moment, Tone};
-use crate::model::Answer;
 use crate::model::snapshot::{JobState, JobView, Snapshot, StallCause, VolumeView};
+use crate::model::{Answer, JobName};
 use crate::{text, words};
 
 pub(super) struct Job<'a> {
@@ -160,7 +160,7 @@ fn items(view: &JobView) -> Fact {
             if !note.is_empty() {
                 note.push_str("; ");
             }
-            note.push_str(&format!("total unknown: {unknown}"));
+            note.push_str(unknown);
             Fact::known(format!("{} items", text::count(*done)), note)
         }
         (unknown, _) => Fact::unknown(unknown.reason()),
@@ -222,8 +222,20 @@ fn fit(view: &JobView, snapshot: &Snapshot) -> Fact {
         Some(avail) => format!("{} has {} available", volume.mountpoint, text::bytes(avail)),
         None => format!("{} does not answer", volume.mountpoint),
     }));
+    let room = snapshot.room_at_end(view);
+    // It is not this job alone that has to fit.
+    note.extend(room.filter(|(_, volume)| volume.jobs.len() > 1 && view.state != JobState::Finished).map(
+        |(_, volume)| {
+            let others: Vec<&str> =
+                volume.jobs.iter().filter(|name| **name != view.name).map(JobName::as_str).collect();
+            match others.as_slice() {
+                few @ ([_] | [_, _] | [_, _, _]) => format!("{} counted too", few.join(", ")),
+                many => format!("{} other jobs counted too", many.len()),
+            }
+        },
+    ));
     let note = note.join("; ");
-    match (snapshot.room_at_end(view), &view.projected_output_bytes) {
+    match (room, &view.projected_output_bytes) {
         (Some((_, volume)), _) if volume.avail.get().is_some_and(|avail| avail <= volume.min_avail) => {
             Fact::bad(format!("no: {} is full", volume.mountpoint), note)
         }

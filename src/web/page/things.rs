@@ -3,6 +3,7 @@
 use super::Tone;
 use crate::model::Answer;
 use crate::model::snapshot::{AlertState, AlertView, EngineState, EngineView, Snapshot, SourceView, VolumeView};
+use crate::model::volume::LEAST_BYTES;
 use crate::text;
 
 pub(super) struct Alert<'a> {
@@ -35,6 +36,8 @@ pub(super) struct Volume<'a> {
     pub(super) left_at_end: String,
     pub(super) fill: String,
     pub(super) inodes: Option<String>,
+    /// What somebody wants to stay free, where that is why it counts as full.
+    pub(super) kept_free: Option<String>,
     pub(super) jobs: String,
     pub(super) reason: Option<&'a str>,
 }
@@ -147,6 +150,8 @@ pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
                 }
             },
         ),
+        kept_free: (view.min_avail > LEAST_BYTES.into() && avail.is_some_and(|avail| avail <= view.min_avail))
+            .then(|| format!("{} are to stay free", text::bytes(view.min_avail))),
         // Worth a word only when they run out before the bytes do.
         inodes: inodes_left.filter(|left| *left < 10.0).map(|left| format!("{left:.1} % of inodes left")),
         jobs: view.jobs.iter().map(crate::model::JobName::as_str).collect::<Vec<_>>().join(", "),
@@ -224,11 +229,14 @@ pub(super) fn broken(snapshot: &Snapshot) -> Vec<Broken<'_>> {
     }
     for (name, integration) in &snapshot.notifications.integrations {
         if let Some(reason) = &integration.reason {
-            list.push(Broken {
-                what: format!("notifications by {name}"),
-                reason,
-                last: format!("{} wait and are tried again", snapshot.notifications.outbox_length),
-            });
+            let (what, last) = match name.as_str() {
+                "email" => (
+                    format!("notifications by {name}"),
+                    format!("{} wait and are tried again", snapshot.notifications.outbox_length),
+                ),
+                _ => (name.clone(), "it is tried again and again".to_owned()),
+            };
+            list.push(Broken { what, reason, last });
         }
     }
     if !snapshot.notifications.outbox_durable {
