@@ -52,7 +52,7 @@ fn every_file_gets_its_messages() {
 #[test]
 fn the_example_says_what_it_says() {
     let text = fs::read_to_string(folder().join("good-example.yml")).unwrap();
-    let config = config::parse(&text, "f").config.unwrap();
+    let mut config = config::parse(&text, "f").config.unwrap();
     assert_eq!(config.engines.len(), 1, "file_sd is not acted on yet");
     let [synth, hidden] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
     assert_eq!(synth.progress.iter().map(|progress| &*progress.which).collect::<Vec<_>>(), ["log", "jsonl"]);
@@ -63,7 +63,9 @@ fn the_example_says_what_it_says() {
     assert_eq!(config.volumes[0].min_avail, Some(50 << 30));
     assert_eq!(config.notify.repeat_warning, Duration::from_secs(86400));
     assert_eq!(config.gpus_expected, Some(8));
-    // It stands in the head of a recording.
+    // It stands in the head of a recording, without whom alerts are posted to and the heartbeat, whose URL is a secret.
+    assert_eq!(config.notify.heartbeat.take().unwrap().interval, Duration::from_secs(60));
+    assert_eq!(std::mem::take(&mut config.notify.alertmanagers)[0].integration(), "alertmanager/127.0.0.1:9093");
     let written = serde_json::to_string(&config).unwrap();
     assert_eq!(serde_json::from_str::<Config>(&written).unwrap(), config);
 }

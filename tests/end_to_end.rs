@@ -14,6 +14,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use support::peers::{Alertmanager, Demo, Prometheus, put_rules, scaled_rules};
+use support::sidecar;
 use support::smtp::{Options, Received, Server};
 use support::{get, tool, wait_for};
 
@@ -250,6 +251,33 @@ fn an_alertmanager_gets_from_prometheus_the_labels_that_we_evaluate() {
         labels
     };
     assert_eq!(without_instance(&ours), without_instance(&theirs));
+}
+
+/// Without a Prometheus: the real sidecar posts to the real Alertmanager, and its end is told.
+#[test]
+fn an_alertmanager_is_told_by_ourselves_what_fires_and_what_ended() {
+    let alertmanager = Alertmanager::start();
+    let scene = sidecar::Scene::new();
+    let rules = "groups: [{name: g, rules: [{alert: Few, expr: 'longhaul_job_items_done < 10', \
+                 labels: {severity: warning}, annotations: {summary: '{{ $value }} done'}}]}]\n";
+    let rules = scene.put("few.yml", rules);
+    scene.put("jobs/crawl.json", r#"{"done": 5}"#);
+    let longhaul = scene.start(&format!(
+        "jobs_dir: {}\nalerting: {{rule_files: [{}], evaluation_interval: 1s, instance: box}}\n\
+         notify: {{alertmanagers: [{{url: 'http://{}'}}]}}\n",
+        scene.shown("jobs"),
+        rules.display(),
+        alertmanager.address
+    ));
+    let labels = wait_for("Alertmanager has it", LIMIT, || alertmanager.alerts("Few").into_iter().next());
+    let expected = serde_json::json!({
+        "alertname": "Few", "instance": "box", "job": "longhaul", "job_name": "crawl", "severity": "warning"
+    });
+    assert_eq!(labels, expected, "as a scrape would make them");
+    scene.put("jobs/crawl.json", r#"{"done": 15}"#);
+    wait_for("it has ended over there", LIMIT, || alertmanager.alerts("Few").is_empty().then_some(()));
+    let counted = format!("longhaul_notifications_total{{integration=\"alertmanager/{}\"}} ", alertmanager.address);
+    longhaul.until_metric(counted.trim(), |posts| posts >= 2.0);
 }
 
 #[test]

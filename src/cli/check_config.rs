@@ -85,8 +85,15 @@ pub fn summary(file: &str, config: &Config, rules: usize) -> String {
         ("rules", rules),
         ("mails", who_mails(config)),
     ];
+    let posts = match (config.alerting.mode, config.notify.alertmanagers.as_slice()) {
+        (AlertingMode::Prometheus, _) | (_, []) => None,
+        (_, targets) => Some(("posts to", names(targets.iter().map(|target| shown(&target.integration())).collect()))),
+    };
+    let heartbeat = config.notify.heartbeat.as_ref();
+    let beats =
+        heartbeat.map(|heartbeat| ("heartbeat", format!("each {}", humantime::format_duration(heartbeat.interval))));
     let mut text = format!("{file} is good\n");
-    for (name, value) in rows {
+    for (name, value) in rows.into_iter().chain(posts).chain(beats) {
         text.push_str(&format!("  {name:<9} {value}\n"));
     }
     text
@@ -95,6 +102,9 @@ pub fn summary(file: &str, config: &Config, rules: usize) -> String {
 fn who_mails(config: &Config) -> String {
     match (config.alerting.mode, &config.notify.email) {
         (AlertingMode::Prometheus, _) => "your Prometheus and Alertmanager (alerting.mode is prometheus)".into(),
+        (AlertingMode::Standalone, None) if !config.notify.alertmanagers.is_empty() => {
+            "whom your Alertmanager tells".into()
+        }
         (AlertingMode::Standalone, None) => "nobody: alerts show in /metrics only; add notify.email for mails".into(),
         (AlertingMode::Standalone, Some(email)) => {
             let tls = match email.tls {

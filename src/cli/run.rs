@@ -93,6 +93,9 @@ fn way_out(config: &Config) -> String {
         (AlertingMode::Standalone, Some(email)) => {
             format!("mails go to {} through {}", email.to.join(", "), email.host)
         }
+        (AlertingMode::Standalone, None) if !config.notify.alertmanagers.is_empty() => {
+            "alerts are posted to Alertmanager, and nobody is mailed by Longhaul".to_owned()
+        }
         (AlertingMode::Standalone, None) => {
             "nobody is mailed: alerts are logged and shown; add notify.email to the configuration for mails".to_owned()
         }

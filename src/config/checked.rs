@@ -4,6 +4,7 @@
 //! else; no secret is in it.
 
 use super::log_format::LogFormat;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -361,12 +362,54 @@ pub struct Alerting {
 pub struct Notify {
     /// Mail, where configured.
     pub email: Option<Email>,
+    /// A dead man's switch to call. Not in recordings: nothing follows from it, and its URL is a secret.
+    #[serde(skip)]
+    pub heartbeat: Option<Heartbeat>,
+    /// Whom alerts are posted to. Not in recordings either.
+    #[serde(skip)]
+    pub alertmanagers: Vec<Alertmanager>,
     /// From an alert to its mail, to collect what fails together.
     pub group_wait: Duration,
     /// Between mails about an alert of severity `critical` that goes on.
     pub repeat_critical: Duration,
     /// The same for every other severity.
     pub repeat_warning: Duration,
+}
+
+/// One of `notify.alertmanagers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alertmanager {
+    /// `http://` or `https://`, without `/api/v2`.
+    pub url: String,
+    /// Read anew for each post.
+    pub bearer_token_file: Option<PathBuf>,
+    /// Trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Alertmanager {
+    /// Its name in facts and metrics: `alertmanager/127.0.0.1:9093`.
+    pub fn integration(&self) -> String {
+        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        format!("alertmanager/{}", rest.split('/').next().unwrap_or(rest))
+    }
+}
+
+/// `notify.heartbeat`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// `http://` or `https://`. Whoever knows its path can beat for us.
+    pub url: String,
+    /// From beat to beat.
+    pub interval: Duration,
+    /// Trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl fmt::Debug for Heartbeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heartbeat").field("interval", &self.interval).finish_non_exhaustive()
+    }
 }
 
 /// `notify.email`.

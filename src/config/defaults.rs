@@ -64,6 +64,8 @@ impl Default for Notify {
     fn default() -> Self {
         Self {
             email: None,
+            heartbeat: None,
+            alertmanagers: Vec::new(),
             group_wait: Duration::from_secs(30),
             repeat_critical: Duration::from_secs(4 * 3600),
             repeat_warning: Duration::from_secs(24 * 3600),

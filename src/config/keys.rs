@@ -261,10 +261,9 @@ pub const NOTIFY: Section = Section {
     path: "notify",
     keys: &[
         key("email", "a mapping", "none", "Mail."),
-        key("alertmanagers", "a list", "none", "Alertmanagers to post to.")
-            .later("does not post to Alertmanagers yet; ignored"),
+        key("alertmanagers", "a list", "none", "Alertmanagers that get every alert, as from Prometheus."),
         key("webhooks", "a list", "none", "URLs to post to.").later("does not send to webhooks yet; ignored"),
-        key("heartbeat", "a mapping", "none", "A dead man's switch to call.").later("sends no heartbeat yet; ignored"),
+        key("heartbeat", "a mapping", "none", "A dead man's switch to call."),
         key("group_wait", "a duration", "30s", "From an alert to its mail, to collect what fails together."),
         key("repeat", "a mapping", "", "From mail to mail about an alert that goes on."),
     ],
@@ -289,7 +288,11 @@ pub const EMAIL: Section = Section {
 /// `notify.alertmanagers[]`.
 pub const ALERTMANAGER: Section = Section {
     path: "notify.alertmanagers[]",
-    keys: &[key("url", "a URL", "required", "As http://127.0.0.1:9093."), ADD_BEARER, ADD_CA],
+    keys: &[
+        key("url", "a URL", "required", "As http://127.0.0.1:9093; `/api/v2/alerts` is added."),
+        ADD_BEARER,
+        ADD_CA,
+    ],
 };
 
 /// `notify.webhooks[]`.
@@ -302,8 +305,9 @@ pub const WEBHOOK: Section = Section {
 pub const HEARTBEAT: Section = Section {
     path: "notify.heartbeat",
     keys: &[
-        key("url", "a URL", "required", "Called while Longhaul lives."),
+        key("url", "a URL", "required", "Gets a GET while Longhaul lives and its core goes on."),
         key("interval", "a duration", "1m", "From call to call."),
+        ADD_CA,
     ],
 };
 

@@ -11,6 +11,8 @@
 //! sender, whose messages are on disk already. Nothing waits for what can hang: a worker in an uninterruptible call is
 //! left behind, and whoever calls [`Running::stop`] exits after [`SHUTDOWN_DEADLINE`] whatever is left.
 
+mod alertmanagers;
+mod heartbeat;
 mod keeping;
 mod source_log;
 mod spine;
@@ -133,6 +135,12 @@ pub async fn start(options: Options) -> anyhow::Result<Running> {
     let (plan, plans) = watch::channel(Plan::new(&config, clock.anchor()));
     let (gpu_plan, gpu_plans) = watch::channel(GpuPlan::new(&config, clock.anchor()));
     let (configs, followed) = watch::channel(config);
+    if act {
+        let beating = heartbeat::follow(configs.subscribe(), snapshots.clone(), clock, observations.clone());
+        tasks.spawn(until(stopping.clone(), beating));
+        let posting = alertmanagers::follow(configs.subscribe(), snapshots.clone(), clock, observations.clone());
+        tasks.spawn(until(stopping.clone(), posting));
+    }
     let watching = watching::follow(followed, plan, gpu_plan, clock, observations.clone());
     tasks.spawn(until(stopping.clone(), watching));
     tasks.spawn(worker::supervise(WorkerSpec::files(), plans, kept, clock, observations.clone(), stopping.clone()));
@@ -272,6 +280,27 @@ async fn until(stopping: watch::Receiver<bool>, work: impl Future<Output = ()>) 
     tokio::select! {
         () = work => {}
         () = stopped(stopping) => {}
+    }
+}
+
+/// The configuration as it is reloaded.
+type Configs = watch::Receiver<Arc<Config>>;
+/// What the core makes of each tick; `None` before the first.
+type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
+
+/// Does `work` with a part of the configuration, and begins anew when that part is another one; what else changes is no
+/// reason. Ends with the work, or when `configs` is closed.
+async fn with_each<P, F>(mut configs: Configs, part: impl Fn(&Config) -> P, work: impl Fn(P) -> F)
+where
+    P: Clone + PartialEq,
+    F: Future<Output = ()>,
+{
+    loop {
+        let current = part(&configs.borrow_and_update());
+        tokio::select! {
+            () = work(current.clone()) => return,
+            changed = configs.wait_for(|config| part(config) != current) => if changed.is_err() { return },
+        }
     }
 }
 

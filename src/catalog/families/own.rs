@@ -147,7 +147,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_notifications_total",
         kind: Counter,
         labels: &["integration"],
-        help: "Messages that a server accepted.",
+        help: "Messages and heartbeats that a server accepted.",
         read: |snapshot, out| {
             for (integration, view) in &snapshot.notifications.integrations {
                 out.add([b(integration)], count(view.sent));
@@ -158,7 +158,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_notifications_failed_total",
         kind: Counter,
         labels: &["integration", "kind"],
-        help: "Attempts to send a message that failed, by kind. They are repeated.",
+        help: "Attempts to send a message or a heartbeat that failed, by kind. They are repeated.",
         read: |snapshot, out| {
             for (integration, view) in &snapshot.notifications.integrations {
                 for (kind, failures) in &view.failed {

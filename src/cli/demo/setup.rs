@@ -63,6 +63,8 @@ pub fn configuration(arguments: &Args, simulation: &Handle) -> anyhow::Result<Co
         },
         notify: Notify {
             email: email(arguments)?,
+            heartbeat: None,
+            alertmanagers: Vec::new(),
             group_wait: Duration::from_secs(5),
             repeat_critical: 4 * HOUR,
             repeat_warning: 24 * HOUR,

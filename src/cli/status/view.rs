@@ -298,7 +298,10 @@ fn unseen(out: &mut String, snapshot: &Snapshot, width: usize) {
     for (name, integration) in &snapshot.notifications.integrations {
         if let Some(reason) = &integration.reason {
             let waiting = snapshot.notifications.outbox_length;
-            lines.push(format!("FAILED notifications by {name} ({waiting} wait): {reason}"));
+            lines.push(match name.as_str() {
+                "email" => format!("FAILED notifications by {name} ({waiting} wait): {reason}"),
+                _ => format!("FAILED {name}: {reason}"),
+            });
         }
     }
     if !lines.is_empty() {

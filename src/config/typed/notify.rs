@@ -1,15 +1,16 @@
 //! `notify`: where notifications go.
 //!
-//! Hazard: a file that promises notifications this version does not send. Integrations that are not there yet are
-//! warnings beside a mail, and problems where they would be the only way that an alert leaves the machine.
+//! Hazard: a file that promises notifications this version does not send. An integration that is not there yet is a
+//! warning beside another way out, and a problem where it would be the only way that an alert leaves the machine.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::checked::{Alerting, AlertingMode, Email, Notify, SmtpTls};
+use super::super::checked::{Alerting, AlertingMode, Alertmanager, Email, Heartbeat, Notify, SmtpTls};
 use super::super::keys;
 use super::super::problem::Problems;
 use super::super::reader::{Field, Map};
-use super::super::values;
+use super::super::values::{self, Url};
 use super::{set, span};
 
 /// Reads `notify` over its defaults.
@@ -18,25 +19,32 @@ pub fn read(map: &Map<'_>, alerting: &Alerting, notify: &mut Notify, problems: &
     if let Some(email) = map.map("email", &keys::EMAIL, problems) {
         notify.email = read_email(&email, problems);
     }
-    for (name, section) in [("alertmanagers", &keys::ALERTMANAGER), ("webhooks", &keys::WEBHOOK)] {
-        for field in map.list(name, problems) {
-            target(&field, section, problems);
-        }
-        if alerting.mode == AlertingMode::Standalone && map.field("email").is_none() && map.field(name).is_some() {
-            map.problem(
-                name,
-                problems,
-                "this version notifies by mail only, so alerts would reach nobody: \
-                 add notify.email, or set alerting.mode to prometheus",
-            );
-        }
+    for field in map.list("alertmanagers", problems) {
+        notify.alertmanagers.extend(read_alertmanager(&field, problems));
+    }
+    for field in map.list("webhooks", problems) {
+        target(&field, &keys::WEBHOOK, problems);
+    }
+    let is_told = map.field("email").is_some() || map.field("alertmanagers").is_some();
+    if alerting.mode == AlertingMode::Standalone && !is_told && map.field("webhooks").is_some() {
+        map.problem(
+            "webhooks",
+            problems,
+            "this version sends to no webhook, so alerts would reach nobody: \
+             add notify.email or notify.alertmanagers, or set alerting.mode to prometheus",
+        );
     }
     if let Some(heartbeat) = map.map("heartbeat", &keys::HEARTBEAT, problems) {
-        heartbeat.required_value("url", problems, values::url);
-        heartbeat.value("interval", problems, span(Duration::from_secs(1), Duration::from_secs(24 * 3600)));
+        notify.heartbeat = read_heartbeat(&heartbeat, problems);
     }
-    if alerting.mode == AlertingMode::Prometheus && map.field("email").is_some() {
-        map.warning("email", problems, "has no effect: with alerting.mode prometheus Longhaul mails nothing");
+    if alerting.mode == AlertingMode::Prometheus {
+        if map.field("email").is_some() {
+            map.warning("email", problems, "has no effect: with alerting.mode prometheus Longhaul mails nothing");
+        }
+        if map.field("alertmanagers").is_some() {
+            let why = "has no effect: with alerting.mode prometheus it is Prometheus that posts alerts";
+            map.warning("alertmanagers", problems, why);
+        }
     }
     set(&mut notify.group_wait, map.value("group_wait", problems, span(Duration::ZERO, Duration::from_secs(3600))));
     if let Some(repeat) = map.map("repeat", &keys::REPEAT, problems) {
@@ -47,11 +55,44 @@ pub fn read(map: &Map<'_>, alerting: &Alerting, notify: &mut Notify, problems: &
     }
 }
 
-fn target(field: &Field<'_>, section: &'static keys::Section, problems: &mut Problems) {
-    let Some(map) = Map::open(field, section, problems) else { return };
-    map.required_value("url", problems, values::url);
-    map.value("bearer_token_file", problems, values::path);
-    map.value("ca_file", problems, values::path);
+/// A URL to post to, with what protects it.
+fn target(
+    field: &Field<'_>,
+    section: &'static keys::Section,
+    problems: &mut Problems,
+) -> Option<(Url, Option<PathBuf>, Option<PathBuf>)> {
+    let map = Map::open(field, section, problems)?;
+    let url = map.required_value("url", problems, values::url);
+    let token = map.value("bearer_token_file", problems, values::path);
+    let ca_file = map.value("ca_file", problems, values::path);
+    let url = url?;
+    if token.is_some() && !url.secure && !url.is_loopback() {
+        map.warning("bearer_token_file", problems, "the token is sent in the clear: use an https URL");
+    }
+    if ca_file.is_some() && !url.secure {
+        map.warning("ca_file", problems, "has no effect: the URL is not https");
+    }
+    Some((url, token, ca_file))
+}
+
+fn read_alertmanager(field: &Field<'_>, problems: &mut Problems) -> Option<Alertmanager> {
+    let (url, bearer_token_file, ca_file) = target(field, &keys::ALERTMANAGER, problems)?;
+    if url.text.contains(['?', '#']) {
+        field.problem(problems, "has a query in its url: name the server and, where it has one, its path");
+        return None;
+    }
+    Some(Alertmanager { url: url.text, bearer_token_file, ca_file })
+}
+
+fn read_heartbeat(map: &Map<'_>, problems: &mut Problems) -> Option<Heartbeat> {
+    let url = map.required_value("url", problems, values::url);
+    let interval = map.value("interval", problems, span(Duration::from_secs(1), Duration::from_secs(24 * 3600)));
+    let ca_file = map.value("ca_file", problems, values::path);
+    let url = url?;
+    if ca_file.is_some() && !url.secure {
+        map.warning("ca_file", problems, "has no effect: the URL is not https");
+    }
+    Some(Heartbeat { url: url.text, interval: interval.unwrap_or(Duration::from_secs(60)), ca_file })
 }
 
 fn read_email(map: &Map<'_>, problems: &mut Problems) -> Option<Email> {

@@ -40,6 +40,8 @@ impl World {
     fn with(mode: AlertingMode, state: State) -> Self {
         let config = Notify {
             email: None,
+            heartbeat: None,
+            alertmanagers: Vec::new(),
             group_wait: Duration::from_secs(30),
             repeat_critical: Duration::from_secs(4 * 3_600),
             repeat_warning: Duration::from_secs(24 * 3_600),

@@ -120,6 +120,14 @@ impl Request {
         self
     }
 
+    /// Of whose url no message has more than the server: its path is a secret.
+    #[must_use]
+    pub fn with_a_secret_path(mut self) -> Self {
+        let scheme = if self.is_tls() { "https" } else { "http" };
+        self.shown = format!("{scheme}://{}/…", self.host);
+        self
+    }
+
     /// A POST of this JSON instead.
     #[must_use]
     pub fn posting(self, json: Vec<u8>) -> Self {
