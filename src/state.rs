@@ -1,16 +1,22 @@
 //! Files that must survive a crash: written whole or not at all.
 //!
 //! A save writes a temporary file beside the target, syncs it, renames it over the target and syncs the folder, so that
-//! at every moment, a power cut included, the target is the old content or the new one. What is kept is versioned JSON;
-//! a damaged or newer file is set aside under a name that says so, never overwritten and never trusted.
+//! at every moment, a power cut included, the target is the old content or the new one. What is kept is versioned JSON
+//! with a checksum, since a digit that a disk turned round is JSON too; a damaged or newer file is set aside under a name
+//! that says so, never overwritten and never trusted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use flate2::Crc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// No file of ours has so many bytes: four times what the largest may have.
+const MOST_BYTES: u64 = 128 << 20;
 
 /// Writes `content` to `folder/name`, all or nothing, readable by its owner only.
 pub fn save(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
@@ -87,11 +93,19 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// What is in a state file.
-#[derive(Serialize, Deserialize)]
-struct Envelope<T> {
-    version: u32,
-    state: T,
+/// What is in a state file, after its version.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    state: &'a RawValue,
+    /// Of the bytes of `state`; files of before it was written have none.
+    crc32: Option<u32>,
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 /// Only the version, so that the shape of a newer state does not matter.
@@ -124,13 +138,9 @@ pub fn restore<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Restored::Fresh),
         Err(error) => return Err(error),
     };
-    let reason = match serde_json::from_slice::<Version>(&content) {
-        Ok(found) if found.version != version => format!("it has version {}, not {version}", found.version),
-        Ok(_) => match serde_json::from_slice::<Envelope<T>>(&content) {
-            Ok(envelope) => return Ok(Restored::State(envelope.state)),
-            Err(error) => format!("it is damaged ({error})"),
-        },
-        Err(error) => format!("it is damaged ({error})"),
+    let reason = match read(&content, version) {
+        Ok(state) => return Ok(Restored::State(state)),
+        Err(reason) => reason,
     };
     let moved_to = free_name(folder, name);
     fs::rename(&path, &moved_to)?;
@@ -145,27 +155,46 @@ pub fn look<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> io:
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found: Version = serde_json::from_slice(&content)?;
-    if found.version != version {
-        return Err(io::Error::other(format!("{name} has version {}, not {version}", found.version)));
+    read(&content, version).map(Some).map_err(|reason| io::Error::other(format!("{name} cannot be used: {reason}")))
+}
+
+/// What is in a file, or what is wrong with it.
+fn read<T: DeserializeOwned>(content: &[u8], version: u32) -> Result<T, String> {
+    let damaged = |error| format!("it is damaged ({error})");
+    if content.len() as u64 > MOST_BYTES {
+        return Err(format!("it has more than {MOST_BYTES} bytes"));
     }
-    Ok(Some(serde_json::from_slice::<Envelope<T>>(&content)?.state))
+    let found: Version = serde_json::from_slice(content).map_err(damaged)?;
+    if found.version != version {
+        return Err(format!("it has version {}, not {version}", found.version));
+    }
+    let envelope: Envelope<'_> = serde_json::from_slice(content).map_err(damaged)?;
+    let text = envelope.state.get();
+    if envelope.crc32.is_some_and(|kept| kept != crc32(text.as_bytes())) {
+        return Err("it is damaged (its checksum is not that of what is in it)".to_owned());
+    }
+    serde_json::from_str(text).map_err(damaged)
 }
 
 /// Opened without blocking: a FIFO in the place of a file must not hang the start.
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut content)?;
     Ok(content)
 }
 
 /// Writes the versioned state `folder/name`.
 pub fn keep<T: Serialize>(folder: &Path, name: &str, version: u32, state: &T) -> io::Result<()> {
-    save(folder, name, &serde_json::to_vec(&Envelope { version, state })?)
+    let mut content = format!("{{\"version\":{version},\"state\":").into_bytes();
+    let begin = content.len();
+    serde_json::to_writer(&mut content, state)?;
+    let crc32 = crc32(content.get(begin..).unwrap_or_default());
+    write!(content, ",\"crc32\":{crc32}}}")?;
+    save(folder, name, &content)
 }
 
 /// `name.unusable`, or with the first number that is free.
@@ -210,6 +239,33 @@ mod tests {
             assert_eq!(fs::read_to_string(moved_to).unwrap(), content);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "none was overwritten");
+    }
+
+    #[test]
+    fn a_digit_that_was_turned_round_is_damage_and_a_file_without_a_checksum_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        keep(folder.path(), "s.json", 1, &vec![1.5, 20.0]).unwrap();
+        let content = fs::read_to_string(folder.path().join("s.json")).unwrap();
+        assert!(content.contains("[1.5,20.0],\"crc32\":"), "{content}");
+        save(folder.path(), "s.json", content.replace("20.0", "90.0").as_bytes()).unwrap();
+        let error = look::<Vec<f64>>(folder.path(), "s.json", 1).unwrap_err().to_string();
+        assert!(error.contains("checksum"), "{error}");
+        let Restored::SetAside { reason, .. } = restore::<Vec<f64>>(folder.path(), "s.json", 1).unwrap() else {
+            panic!("it was believed")
+        };
+        assert!(reason.contains("checksum"), "{reason}");
+        save(folder.path(), "s.json", b"{\"version\":1,\"state\":[1.5,90.0]}").unwrap();
+        assert!(matches!(restore::<Vec<f64>>(folder.path(), "s.json", 1).unwrap(), Restored::State(_)));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_set_aside_unread() {
+        let folder = tempfile::tempdir().unwrap();
+        save(folder.path(), "s.json", b"{\"version\":1,\"state\":1}").unwrap();
+        // A hole: nothing is written.
+        OpenOptions::new().write(true).open(folder.path().join("s.json")).unwrap().set_len(1 << 40).unwrap();
+        let Restored::SetAside { reason, .. } = restore::<u32>(folder.path(), "s.json", 1).unwrap() else { panic!() };
+        assert!(reason.contains("more than"), "{reason}");
     }
 
     #[test]
