@@ -18,11 +18,13 @@ use crate::model::snapshot::AlertView;
 
 /// Silences in all.
 pub const MOST: usize = 200;
-/// Matchers of one.
-const MOST_MATCHERS: usize = 32;
+/// Matchers of one, and filters of a list.
+pub const MOST_MATCHERS: usize = 32;
 /// Bytes of a name, a value, an author; a comment may have four times as many.
 const MOST_BYTES: usize = 1024;
-/// Bytes of a compiled pattern.
+/// Regular expressions of one, and bytes of a compiled one, which a list of names as long as it may be needs: 200 MiB in
+/// all, should somebody be up to that.
+const MOST_PATTERNS: usize = 4;
 const MOST_PATTERN: usize = 256 << 10;
 /// Expired silences are forgotten after so many seconds, as Alertmanager does.
 const RETAINED: f64 = 5.0 * 86_400.0;
@@ -34,8 +36,9 @@ pub struct Silences {
     compiled: BTreeMap<String, Vec<Compiled>>,
 }
 
+/// A matcher that can be asked.
 #[derive(Debug, Clone)]
-struct Compiled {
+pub struct Compiled {
     name: String,
     value: Value,
     is_equal: bool,
@@ -48,7 +51,8 @@ enum Value {
 }
 
 impl Compiled {
-    fn new(matcher: &Matcher) -> Result<Self, String> {
+    /// Says what is wrong with a pattern.
+    pub fn new(matcher: &Matcher) -> Result<Self, String> {
         let value = if matcher.is_regex {
             Value::Pattern(pattern::compile_within(&matcher.value, MOST_PATTERN)?)
         } else {
@@ -57,7 +61,13 @@ impl Compiled {
         Ok(Self { name: matcher.name.clone(), value, is_equal: matcher.is_equal })
     }
 
-    fn matches(&self, value: &str) -> bool {
+    /// The label that it is about.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this value of the label is what it says.
+    pub fn matches(&self, value: &str) -> bool {
         let is = match &self.value {
             Value::Text(text) => text == value,
             Value::Pattern(pattern) => pattern.is_match(value),
@@ -70,6 +80,9 @@ impl Compiled {
 pub fn check(silence: &Silence) -> Result<(), String> {
     if silence.matchers.is_empty() || silence.matchers.len() > MOST_MATCHERS {
         return Err(format!("invalid silence: it needs 1 to {MOST_MATCHERS} matchers"));
+    }
+    if silence.matchers.iter().filter(|matcher| matcher.is_regex).count() > MOST_PATTERNS {
+        return Err(format!("invalid silence: it has more than {MOST_PATTERNS} regular expressions"));
     }
     let mut says_something = false;
     for matcher in &silence.matchers {
@@ -89,11 +102,6 @@ pub fn check(silence: &Silence) -> Result<(), String> {
         return Err(format!("invalid silence: an author has at most {MOST_BYTES} bytes, a comment four times as many"));
     }
     Ok(())
-}
-
-/// Whether all of `value` is what the pattern says; one that is no pattern is nothing's.
-pub fn pattern_matches(pattern: &str, value: &str) -> bool {
-    pattern::compile_within(pattern, MOST_PATTERN).is_ok_and(|pattern| pattern.is_match(value))
 }
 
 impl Silences {
@@ -224,11 +232,16 @@ mod tests {
             (vec![matcher("a", "=~", "((((x{50}){50}){50}){50})")], "regular expression"),
             (vec![matcher("a", "=", &"x".repeat(2000))], "at most"),
             (vec![matcher("a", "=", "x"); 33], "matchers"),
+            (vec![matcher("a", "=~", "x"); 5], "regular expressions"),
         ];
         for (matchers, word) in all {
             let error = check(&silence(1, matchers, 0.0, 1.0)).unwrap_err();
             assert!(error.contains(word), "{error}");
         }
+        // A list of names as long as it may be is none of that.
+        let names: Vec<String> = (0..80).map(|node| format!("node{node}.example")).collect();
+        let pattern = &names.join("|")[..1020];
+        assert_eq!(check(&silence(1, vec![matcher("a", "=~", pattern); 4], 0.0, 1.0)), Ok(()));
         let good = vec![matcher("a", "=", "x")];
         assert!(check(&silence(1, good.clone(), 2.0, 1.0)).is_err());
         assert!(check(&silence(1, good, 2.0, f64::INFINITY)).is_err());

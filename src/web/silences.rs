@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::routes::{Reply, reply};
 use crate::model::silence::{Matcher, Silence, SilenceState};
 use crate::model::{Fact, Snapshot};
-use crate::notify::silences::{MOST, check};
+use crate::notify::silences::{Compiled, MOST, MOST_MATCHERS, check};
 
 /// All of them.
 pub(super) const ALL: &str = "/api/v2/silences";
@@ -114,12 +114,16 @@ fn seconds(moment: Timestamp) -> f64 {
 
 /// `GET /api/v2/silences?filter=…`: active ones first, then those to come, each by when they end.
 pub(super) fn list(snapshot: &Snapshot, query: &str) -> Reply {
-    let filters: Result<Vec<Matcher>, String> = query
-        .split('&')
-        .filter_map(|pair| pair.strip_prefix("filter="))
-        .map(|text| parse(&decoded(text)).ok_or_else(|| format!("bad matcher format: {}", decoded(text))))
-        .collect();
-    let filters = match filters {
+    // Everybody may ask: what an answer costs is bounded, and a pattern is compiled once for all silences.
+    let texts = || query.split('&').filter_map(|pair| pair.strip_prefix("filter=")).map(decoded);
+    if texts().count() > MOST_MATCHERS {
+        return json(StatusCode::BAD_REQUEST, &format!("more than {MOST_MATCHERS} filters"));
+    }
+    let filter = |text: String| {
+        let matcher = parse(&text).ok_or_else(|| format!("bad matcher format: {text}"))?;
+        Compiled::new(&matcher).map_err(|error| format!("bad matcher format: {error}"))
+    };
+    let filters: Vec<Compiled> = match texts().map(filter).collect() {
         Ok(filters) => filters,
         Err(error) => return json(StatusCode::BAD_REQUEST, &error),
     };
@@ -131,14 +135,9 @@ pub(super) fn list(snapshot: &Snapshot, query: &str) -> Reply {
 }
 
 /// Whether a silence has a matcher that the filter means: Alertmanager asks the values of matchers, as if they were labels.
-fn has(silence: &Silence, filter: &Matcher) -> bool {
-    let value = silence.matchers.iter().find(|matcher| matcher.name == filter.name).map_or("", |one| &one.value);
-    let is = if filter.is_regex {
-        crate::notify::silences::pattern_matches(&filter.value, value)
-    } else {
-        filter.value == value
-    };
-    is == filter.is_equal
+fn has(silence: &Silence, filter: &Compiled) -> bool {
+    let found = silence.matchers.iter().find(|matcher| matcher.name == filter.name());
+    filter.matches(found.map_or("", |matcher| &matcher.value))
 }
 
 /// `GET /api/v2/silence/{id}`.

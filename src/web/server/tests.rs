@@ -116,6 +116,22 @@ async fn every_path_answers_as_it_should() {
     }
 }
 
+/// Each filter was compiled once for each silence, as many of them as a head has room for.
+#[tokio::test]
+async fn filters_of_silences_are_bounded_and_have_to_be_patterns() {
+    let server = Server::start(&["127.0.0.1:0"]).await;
+    server.snapshots.send(Some(Arc::new(snapshot()))).unwrap();
+    for (query, status, text) in [
+        ("filter=a%3D~%22x.*%22&".repeat(32), "200", "[]"),
+        ("filter=a%3D~%22x.*%22&".repeat(33), "400", "more than 32 filters"),
+        ("filter=a%3D~(".to_owned(), "400", "regular expression"),
+        ("filter=a".to_owned(), "400", "bad matcher format: a"),
+    ] {
+        let answer = server.get(&format!("/api/v2/silences?{query}")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(text), "{query}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn a_new_snapshot_is_seen_by_the_next_request() {
     let server = Server::start(&["127.0.0.1:0"]).await;
