@@ -112,6 +112,21 @@ fn a_mail_arrives_whole_in_every_mode() {
     }
 }
 
+/// Both panicked in the library.
+#[test]
+fn a_date_after_the_year_9999_and_an_odd_id_in_the_outbox_are_survived() {
+    let server = Server::start(Options { mode: Mode::Plain, ..Options::default() });
+    let mailer = Mailer::new(config(&server, SmtpTls::None), ANSWER);
+    let odd = Message { id: "a\"b".into(), ..message() };
+    let outcome = mailer.deliver(&odd, None);
+    assert!(
+        matches!(&outcome, Outcome::Failed { failure, permanent: true, .. } if failure.message.contains("damaged"))
+    );
+    let late = Message { created: 1e18, ..message() };
+    assert_eq!(mailer.deliver(&late, None), Outcome::Accepted);
+    assert_eq!(server.wait_for(1)[0].header("Date").as_deref(), Some("Fri, 31 Dec 9999 23:59:59 +0000"));
+}
+
 #[test]
 fn decoding_in_the_test_server_is_right() {
     assert_eq!(decode("AHVzZXIAcw=="), b"\0user\0s");

@@ -12,6 +12,9 @@ use crate::config::Email;
 use crate::model::{Failure, FailureKind};
 use crate::notify::message::{Message, Severity};
 
+/// Of the year 9999, in Unix seconds: a later date panics in the library.
+const LAST_SECOND: f64 = 253_402_300_799.0;
+
 /// What goes over the wire.
 pub(super) struct Letter {
     pub(super) sender: Address,
@@ -64,11 +67,17 @@ header!(
 
 /// Builds the letter for `recipients`, or for all that are configured. The header `To` names all of them either way.
 pub(super) fn build(message: &Message, config: &Email, recipients: Option<&[String]>) -> Result<Letter, Refusal> {
+    // It becomes a boundary between parts, which the library takes for well-formed.
+    if !message.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Err(refuse(format!("the mail {:?} has an id that is none: its file is damaged", message.id)));
+    }
     let from = mailbox(&config.from, "from")?;
     let mut builder = lettre::Message::builder()
         .from(from.clone())
         .subject(message.subject.clone())
-        .date(SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(message.created).unwrap_or_default())
+        .date(
+            SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(message.created.min(LAST_SECOND)).unwrap_or_default(),
+        )
         .message_id(Some(message.message_id.clone()))
         .header(AutoSubmitted("auto-generated"))
         .header(LonghaulSeverity(message.severity.as_str()));
