@@ -112,7 +112,8 @@ impl Clock {
 impl Line {
     /// The anchor from here on, where `now` has the wall clock and the boot clock of the boot of that name.
     fn resume(&self, now: Anchor, boot: Option<&str>) -> (Anchor, Since) {
-        let moment = |anchor: Anchor| anchor.wall_micros.saturating_add(now.boot_micros - anchor.boot_micros);
+        let moment =
+            |anchor: Anchor| anchor.wall_micros.saturating_add(now.boot_micros.saturating_sub(anchor.boot_micros));
         // A container that is moved keeps no boot clock, whatever the boot is called.
         if boot.is_some() && boot == self.boot.as_deref() && moment(self.anchor) >= self.latest.micros() {
             return (self.anchor, Since::SameBoot);
@@ -188,6 +189,14 @@ mod tests {
         assert_eq!((now, since), (WALL + 3 * DAY, Since::AnotherBoot));
         let nameless = Line { boot: None, ..line(0.0) };
         assert_eq!(nameless.resume(line(0.0).anchor, None).1, Since::AnotherBoot);
+    }
+
+    #[test]
+    fn a_damaged_line_is_survived() {
+        for (wall_micros, boot_micros) in [(i64::MIN, i64::MIN), (i64::MAX, i64::MIN), (0, i64::MAX)] {
+            let line = Line { anchor: Anchor { wall_micros, boot_micros }, ..line(f64::MAX) };
+            line.resume(Anchor { wall_micros: WALL, boot_micros: 5_000_000 }, Some("a"));
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Engine {
             url: config.url.clone(),
             pool: None,
             discovered: config.discovered,
-            longest_gap: SHORTEST_GAP.max(config.interval * MISSED_SCRAPES),
+            longest_gap: SHORTEST_GAP.max(config.interval.saturating_mul(MISSED_SCRAPES)),
             unwatched: false,
             scraped: false,
             up: false,

@@ -119,7 +119,7 @@ fn settings(config: &config::Job) -> Settings {
 }
 
 fn patience(poll_interval: Duration) -> Duration {
-    SHORTEST_PATIENCE.max(poll_interval * MISSED_POLLS)
+    SHORTEST_PATIENCE.max(poll_interval.saturating_mul(MISSED_POLLS))
 }
 
 impl Job {
@@ -548,7 +548,7 @@ impl Job {
         let known = taken.saturating_sub(lengths.from);
         let new = lengths.tokens.get(usize::try_from(known).unwrap_or(usize::MAX)..).unwrap_or_default();
         let untold = lengths.from.saturating_sub(*taken);
-        *taken += untold + new.iter().map(|_| 1).sum::<u64>();
+        *taken = taken.saturating_add(untold).saturating_add(u64::try_from(new.len()).unwrap_or(u64::MAX));
         self.run.eta.lengths(untold, new, at);
     }
 
@@ -580,8 +580,8 @@ impl Job {
             return self.merged.bytes;
         }
         // Not the bytes of what is read until then: to count something else is no movement.
-        let outputs: Option<u64> = self.outputs.iter().map(|output| output.bytes).sum();
-        outputs.filter(|_| !self.outputs.is_empty()).map(|bytes| bytes as f64)
+        let outputs: Option<f64> = self.outputs.iter().map(|output| output.bytes.map(|bytes| bytes as f64)).sum();
+        outputs.filter(|_| !self.outputs.is_empty())
     }
 
     fn end(&self, now: Time) -> Option<Time> {

@@ -109,7 +109,7 @@ impl Roster {
                 .or_insert_with(|| Job::new(config::Job::new(job.clone()), poll_interval));
             known.read(&SourceId::jobs_dir(), SourceKind::Json, reading, at);
         }
-        self.turned_away += turned_away.saturating_sub(self.turned_away_now);
+        self.turned_away = self.turned_away.saturating_add(turned_away.saturating_sub(self.turned_away_now));
         self.turned_away_now = turned_away;
     }
 

@@ -95,7 +95,7 @@ impl Cut {
         if self.points.back().is_some_and(|last| last.running < STEADY * look.running) {
             self.points.clear();
         }
-        self.since += 1;
+        self.since = self.since.saturating_add(1);
         if self.since < self.spacing {
             return;
         }
@@ -108,7 +108,7 @@ impl Cut {
                 keep = !keep;
                 keep
             });
-            self.spacing = (self.spacing.max(1) * 2).min(1 << 20);
+            self.spacing = self.spacing.max(1).saturating_mul(2).min(1 << 20);
         }
     }
 

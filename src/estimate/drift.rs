@@ -276,7 +276,7 @@ impl Drift {
             return;
         }
         self.recent.push_back((batch, at));
-        if self.recent.len() > RECENT
+        while self.recent.len() > RECENT
             && let Some((oldest, _)) = self.recent.pop_front()
         {
             self.learn(&oldest);

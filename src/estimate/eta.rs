@@ -34,6 +34,8 @@ mod tridiagonal;
 mod wander;
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
@@ -353,9 +355,11 @@ impl Eta {
         let (Some(finished), Some(tokens)) = (look.finished, look.finished_tokens) else { return };
         if !self.settings.lengths && finished >= FEWEST && (before / finished - 1.0).abs() < 0.2 {
             let buckets = look.by_length.and_then(|by_length| by_length.all());
-            let share = (MOST_POINTS / finished).min(1.0);
-            for bucket in buckets.unwrap_or_else(|| vec![Bucket { from: 0.0, to: f64::INFINITY, count: finished }]) {
-                self.take_bucket(bucket, share, tokens / finished);
+            let buckets = buckets.unwrap_or_else(|| vec![Bucket { from: 0.0, to: f64::INFINITY, count: finished }]);
+            // The histogram is another metric than the count: together they may be any number.
+            let all: f64 = buckets.iter().map(|bucket| bucket.count).sum();
+            for bucket in buckets {
+                self.take_bucket(bucket, (MOST_POINTS / finished.max(all)).min(1.0), tokens / finished);
             }
             if self.midway {
                 self.flight.met(&self.order.all().ages_at_any_moment(MET_PIECES));
@@ -372,7 +376,7 @@ impl Eta {
         while point < points {
             let part = first + (last - first) * point / points;
             let length = average * -(-part).ln_1p();
-            self.order.add(length.clamp(bucket.from, bucket.to).max(1.0), None);
+            self.order.add(bucket.clamp(length), None);
             point += 1.0;
         }
     }
@@ -385,7 +389,7 @@ impl Eta {
 
     /// Takes the lengths of the answers that finished next; before them `untold` finished whose lengths nobody knows.
     pub fn lengths(&mut self, untold: u64, tokens: &[u32], at: Time) {
-        self.lengths += untold;
+        self.lengths = self.lengths.saturating_add(untold);
         if self.lengths > 0 || !tokens.is_empty() {
             self.spare = None;
         }
@@ -405,7 +409,7 @@ impl Eta {
         }
         self.date(ready);
         for (_, length) in self.told.drain(..ready).collect::<Vec<_>>() {
-            self.lengths += 1;
+            self.lengths = self.lengths.saturating_add(1);
             if length == 0 || self.without_lengths {
                 continue;
             }

@@ -33,6 +33,8 @@ const SHORT: Duration = Duration::from_secs(900);
 const LONG_SPACING: Duration = Duration::from_secs(180);
 /// The long window.
 const LONG: Duration = Duration::from_secs(7200);
+/// More of either are of a damaged state: their pairs would take all memory.
+const MOST_SAMPLES: usize = 128;
 /// A rise or fall of less than this share of the volume is noise.
 const NOISE: f64 = 0.03;
 /// A fall counts once no more than this share of what was there is left.
@@ -161,7 +163,7 @@ impl Swings {
         if avail - self.bottom > noise {
             if self.top - self.bottom > noise {
                 self.lows.push_back(Low { at, level: self.bottom, depth: self.top - self.bottom });
-                if self.lows.len() > 2 {
+                while self.lows.len() > 2 {
                     self.lows.pop_front();
                 }
             }
@@ -191,7 +193,10 @@ impl Window {
             return;
         }
         self.samples.push_back((at, avail));
-        while self.samples.front().is_some_and(|&(first, _)| at.since(first) > window) {
+        let is_over = |samples: &VecDeque<(Time, f64)>| {
+            samples.len() > MOST_SAMPLES || samples.front().is_some_and(|&(first, _)| at.since(first) > window)
+        };
+        while is_over(&self.samples) {
             self.samples.pop_front();
         }
         self.slope = self.median_slope();
@@ -232,6 +237,15 @@ mod tests {
                 (now, fill.bytes_per_second().get(), fill.seconds_to_full(0.0).get())
             })
             .collect()
+    }
+
+    #[test]
+    fn a_damaged_state_with_very_many_samples_costs_no_more_than_others() {
+        let samples: Vec<(i64, f64)> = (0..200_000).map(|nth| (nth, 1e9)).collect();
+        let text = serde_json::json!({ "short": { "samples": samples }, "last": [200_000, 1e9] }).to_string();
+        let mut fill: Fill = serde_json::from_str(&text).unwrap();
+        fill.record(1e9, 1e10, Time::from_seconds(700.0));
+        assert!(fill.short.samples.len() <= MOST_SAMPLES && fill.range().get().is_none());
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Stall {
                     let gap = moved.since(before).saturating_sub(self.unwatched);
                     // What is within a few polls tells of the polls.
                     self.gaps.push_back(if gap > self.longest_gap { gap } else { Duration::ZERO });
-                    if self.gaps.len() > GAPS {
+                    while self.gaps.len() > GAPS {
                         self.gaps.pop_front();
                     }
                 }
@@ -132,7 +132,8 @@ impl Stall {
             && now.since(before) > self.longest_gap
         {
             // What moved in the gap without being read (an engine's tokens) ended the old idle time.
-            self.unwatched += now.since(self.last_moved.map_or(before, |moved| moved.max(before)));
+            let gap = now.since(self.last_moved.map_or(before, |moved| moved.max(before)));
+            self.unwatched = self.unwatched.saturating_add(gap);
         }
         self.looked_at = self.looked_at.max(Some(now));
     }
@@ -229,6 +230,17 @@ mod tests {
         look(&mut stall, items(6.0), 86_511.0);
         look(&mut stall, items(6.0), 86_531.0);
         assert_eq!(idle(&stall), Some(20));
+    }
+
+    #[test]
+    fn a_damaged_state_with_a_gap_of_all_time_is_survived() {
+        let mut stall = stall();
+        look(&mut stall, items(5.0), 0.0);
+        let mut kept = serde_json::to_value(&stall).unwrap();
+        kept["unwatched"]["secs"] = u64::MAX.into();
+        let mut stall: Stall = serde_json::from_value(kept).unwrap();
+        look(&mut stall, items(5.0), 100.0);
+        assert_eq!(idle(&stall), Some(0));
     }
 
     #[test]

@@ -126,16 +126,16 @@ impl Restarts {
             _ => new.start().is_none() && (failed || unwatched),
         };
         let looks = match self.doubtful.take() {
-            Some((mark, looks)) if mark.change(&new) == Change::None => looks + 1,
+            Some((mark, looks)) if mark.change(&new) == Change::None => looks.saturating_add(1),
             _ => 1,
         };
         let returned = self.returned_at.is_some_and(|before| at.since(before) <= SEVERAL_FOR);
         let needed = if returned { CONVINCING_OF_SEVERAL } else { CONVINCING };
         if (evident && !self.several(at)) || looks >= needed {
-            self.count += 1;
+            self.count = self.count.saturating_add(1);
             self.last = Some(at);
             self.recent.push_back(at);
-            if self.recent.len() > LOOP_RESTARTS {
+            while self.recent.len() > LOOP_RESTARTS {
                 self.recent.pop_front();
             }
             self.known = Some(new);

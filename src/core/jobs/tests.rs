@@ -149,3 +149,13 @@ fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {
     assert_eq!(job.moved_from(&on("0:52", Some(7)), &mount("0:52", "filer:/export", "/data")), None);
     assert_eq!(job.moved_from(&on("0:51", Some(7)), &mount("0:51", "filer:/export", "/data-long")), None);
 }
+
+#[test]
+fn lengths_that_say_they_are_the_last_there_can_be_are_survived() {
+    let mut job = job();
+    for from in [u64::MAX - 1, u64::MAX] {
+        let lengths = Some(Box::new(Lengths { from, tokens: vec![1, 2, 3] }));
+        see(&mut job, &Reading { lengths, ..log(100.0, 100.0) }, 1100.0);
+    }
+    assert_eq!(job.run.taken.values().copied().collect::<Vec<_>>(), [u64::MAX]);
+}

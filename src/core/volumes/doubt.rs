@@ -40,7 +40,7 @@ impl Doubt {
         let waiting = self.waiting.take();
         let known = self.believed.map(|(_, known)| known);
         if known.map_or(!is_impossible(space), |known| !is_step(known, space, floor)) {
-            self.refuted += u64::from(waiting.is_some());
+            self.refuted = self.refuted.saturating_add(u64::from(waiting.is_some()));
             self.believed = Some(new);
             return vec![new];
         }
@@ -54,7 +54,7 @@ impl Doubt {
                 vec![other, new]
             }
             None => {
-                self.refuted += u64::from(waiting.is_some());
+                self.refuted = self.refuted.saturating_add(u64::from(waiting.is_some()));
                 self.waiting = Some(new);
                 Vec::new()
             }

@@ -22,6 +22,11 @@ const FEWEST_DRAWS: f64 = 24.0;
 /// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
 const FOREIGN: f64 = 0.10;
 
+/// Places in the engines that are played, and answers that may be hidden by lines that are late: more than there are, so
+/// that a server which says so costs no more than this.
+const MOST_SLOTS: f64 = 16_384.0;
+const MOST_HIDDEN: f64 = 16_384.0;
+
 /// A step is what one request of a play takes; to find the distributions of lengths takes as long as so many.
 const FIT_STEPS: u64 = 20_000;
 
@@ -48,7 +53,7 @@ impl Eta {
         let model = self.model(&finished, &ages);
         // One look may have met the engine between two batches.
         let usual = self.recent.iter().copied().fold(1.0, f64::max);
-        let slots = if 2.0 * in_flight < usual { usual } else { in_flight };
+        let slots = if 2.0 * in_flight < usual { usual.min(MOST_SLOTS) } else { in_flight };
         let average = self.throughput.average()?;
         let mode = model.mode();
         let horizon = left * mode.mean() / average;
@@ -95,7 +100,7 @@ impl Eta {
         }
         let average = finished.total() / finished.count();
         let tokens = self.flight.finished_tokens() - self.told_since;
-        let tokens = tokens.clamp(0.3 * hidden * average, 3.0 * hidden * average);
+        let tokens = tokens.min(3.0 * hidden * average).max(0.3 * hidden * average);
         let mut flight = self.flight.clone();
         let told = flight.finished() - hidden;
         for ended in flight.ended_untold(told, tokens, &mut Random::new(self.settings.seed)) {
@@ -117,7 +122,8 @@ impl Eta {
         }
         let told = evidence.settled - evidence.failed - before;
         let more = self.flight.finished() - told + self.late;
-        if more > 100.0_f64.max(2.0 * look.running) && more > FOREIGN * self.flight.finished() {
+        let is_late = more <= 100.0_f64.max(2.0 * look.running) || more <= FOREIGN * self.flight.finished();
+        if !is_late || more > MOST_HIDDEN {
             return None;
         }
         Some(more.max(0.0))

@@ -74,6 +74,13 @@ impl ByLength {
     }
 }
 
+impl Bucket {
+    /// The length in it that is nearest, of one token at least.
+    pub(super) fn clamp(&self, length: f64) -> f64 {
+        length.min(self.to).max(self.from).max(1.0)
+    }
+}
+
 /// Of requests with these ages those that ended, with the lengths that they had: `count` of them, with `tokens` together.
 pub(super) fn choose(
     ages: &[f64],
@@ -108,7 +115,7 @@ pub(super) fn choose(
             owed -= 1.0;
         }
     }
-    let within = |place: usize, bucket: &Bucket| age(place).clamp(bucket.from.max(1.0), bucket.to.max(1.0));
+    let within = |place: usize, bucket: &Bucket| bucket.clamp(age(place));
     let mut missing = tokens - chosen.iter().map(|(place, bucket)| within(*place, bucket)).sum::<f64>();
     for _ in 0..(40 + 8 * chosen.len()) {
         let (inside, outside) = (random.below(chosen.len()), random.below(free.len()));
@@ -124,7 +131,7 @@ pub(super) fn choose(
     let scale = if sum > 0.0 { tokens / sum } else { 1.0 };
     let length = |(place, bucket): (usize, Bucket)| {
         let length = within(place, &bucket) * scale;
-        (place, length.clamp(bucket.from.max(1.0), bucket.to.max(1.0)))
+        (place, bucket.clamp(length))
     };
     chosen.into_iter().map(length).collect()
 }

@@ -215,7 +215,7 @@ impl Flight {
         let of_finished = increase(before.finished_tokens, look.finished_tokens);
         self.finished_tokens += of_finished.unwrap_or(0.0);
         self.marks.push_back((self.finished, self.u));
-        if self.marks.len() > MAX_MARKS {
+        while self.marks.len() > MAX_MARKS {
             self.marks.pop_front();
         }
         // Failures are told late: those of an engine that was seen empty meanwhile are accounted for already.

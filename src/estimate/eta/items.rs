@@ -78,7 +78,7 @@ impl Items {
         }
         self.last = Some((moment, settled));
         self.seen_at = Some(at);
-        self.skipped += 1;
+        self.skipped = self.skipped.saturating_add(1);
         if self.points.is_empty() || self.skipped > self.every {
             self.skipped = 0;
             self.points.push((moment, settled));
@@ -89,7 +89,7 @@ impl Items {
                 keep = !keep;
                 keep
             });
-            self.every = 2 * self.every + 1;
+            self.every = self.every.saturating_mul(2).saturating_add(1);
         }
     }
 

@@ -46,7 +46,7 @@ impl Order {
         // Of those that ran when we came the long ones are too many, and in no block of their own.
         let Some(order) = order else { return };
         while order / self.size >= 48.0 {
-            self.size *= 2.0;
+            self.size = (self.size * 2.0).max(FIRST_SIZE);
             self.blocks = self
                 .blocks
                 .chunks(2)

@@ -102,7 +102,7 @@ impl Throughput {
         self.joined = self.joined.max(1);
         let (sum, looks) = &mut self.under_way;
         add(sum, span);
-        *looks += 1;
+        *looks = looks.saturating_add(1);
         if *looks < self.joined {
             return;
         }
@@ -119,7 +119,7 @@ impl Throughput {
                     })
                 })
                 .collect();
-            self.joined *= 2;
+            self.joined = self.joined.saturating_mul(2);
         }
     }
 
