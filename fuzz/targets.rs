@@ -17,6 +17,7 @@ use longhaul::config::{self, Config, LogFormat};
 use longhaul::core::{Core, Histories, State};
 use longhaul::model::engine::{EngineSample, RankSample};
 use longhaul::model::{EngineName, Fact, Failure, JobName, Observation, Snapshot, SourceId, Time};
+use longhaul::notify::silences;
 use longhaul::recording::{Entry, Reader};
 use longhaul::sources::engines::{dialect, targets};
 use longhaul::sources::exposition;
@@ -24,9 +25,10 @@ use longhaul::sources::http::{self, Received, Request};
 use longhaul::sources::progress::items::Items;
 use longhaul::sources::progress::log::Text;
 use longhaul::sources::progress::pointer::{Pointer, Raw, scan};
-use longhaul::web::metrics;
+use longhaul::web::{self, Lifecycle, Silencer, metrics};
 use longhaul::worker::Kept;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::watch;
 
 /// A target: the name of its corpus and binary, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("log", log),
     ("pointer", pointer),
     ("recording", recording),
+    ("request", request),
     ("rules", rules),
     ("state", state),
 ];
@@ -135,9 +138,18 @@ pub fn state(input: &[u8]) {
     serde_json::from_slice::<Histories>(&kept).unwrap();
 }
 
-fn tick(core: &mut Core, at: Time) {
+/// One without a job and without a rule.
+fn empty_core() -> Core {
+    let config = Arc::new(Config { jobs_dir: None, ..Config::default() });
+    let rules = Rules::parse(&[]).unwrap();
+    Core::new(config, rules, "box".into(), TimeZone::UTC, Time::from_seconds(1.8e9), State::default())
+}
+
+fn tick(core: &mut Core, at: Time) -> Snapshot {
     let tick = Observation { at, source: SourceId::own(), took: None, fact: Fact::Tick };
-    is_readable(&core.observe(&tick).unwrap().snapshot);
+    let snapshot = core.observe(&tick).unwrap().snapshot;
+    is_readable(&snapshot);
+    snapshot
 }
 
 /// Prometheus and everybody else can read it.
@@ -299,6 +311,81 @@ fn ask(bytes: &[u8], size: usize, limit: u64) -> Result<Received, Failure> {
             }
         };
         tokio::join!(http::get_over(client, &request, limits), serve).0
+    })
+}
+
+/// Requests to our own server, by whoever may change silences: each is answered or the connection ends, and what they come
+/// to is bounded and can be kept. The first byte says how they are cut; where it is odd, what follows is a method, a path
+/// and a query, and after a line end the body of one request, so that its length is right.
+pub fn request(input: &[u8]) {
+    let Some((first, rest)) = input.split_first() else { return };
+    let built = || {
+        let (line, body) = rest.split_at(rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()));
+        let body = body.strip_prefix(b"\n").unwrap_or(body);
+        let head = format!(" HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+        [line, head.as_bytes(), body].concat()
+    };
+    let bytes = if first % 2 == 1 { built() } else { rest.to_vec() };
+    let mut core = empty_core();
+    let answers = serve(&mut core, &bytes, usize::from(first / 2).max(1));
+    assert!(answers.is_empty() || answers.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&answers));
+
+    let snapshot = tick(&mut core, Time::from_seconds(1.8e9 + 1e6));
+    let ids: std::collections::BTreeSet<_> = snapshot.silences.iter().map(|silence| &silence.id).collect();
+    assert!(ids.len() == snapshot.silences.len() && ids.len() <= silences::MOST);
+    assert!(snapshot.silences.iter().all(|silence| silences::check(silence).is_ok()), "{:?}", snapshot.silences);
+    let kept = serde_json::to_string(&core.state()).unwrap();
+    let again: State = serde_json::from_str(&kept).unwrap();
+    assert_eq!(serde_json::to_string(&again).unwrap(), kept);
+}
+
+/// What comes back from a server that gets these bytes in pieces of `size`, with a core that takes what they change. Time
+/// passes as soon as all wait for it.
+fn serve(core: &mut Core, bytes: &[u8], size: usize) -> Vec<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let started = Time::from_seconds(1.8e9);
+    let (snapshots, shown) = watch::channel(Some(Arc::new(tick(core, started))));
+    let (lifecycle, mut reloads) = Lifecycle::new(Some("box".to_owned()));
+    let (silencer, mut changes) = Silencer::new(shown.clone());
+    let state = web::State::new(shown, "/metrics", Some(lifecycle)).unwrap().silenced_by(silencer);
+    runtime.block_on(async {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let (mut from, mut to) = tokio::io::split(client);
+        let ask = async move {
+            for piece in bytes.chunks(size) {
+                if to.write_all(piece).await.is_err() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            let _ = to.shutdown().await;
+            std::future::pending().await
+        };
+        let change = async {
+            let mut second = 0;
+            while let Some(fact) = changes.recv().await {
+                second += 1;
+                let at = started + Duration::from_secs(second);
+                core.observe(&Observation { at, source: SourceId::own(), took: None, fact });
+                snapshots.send_replace(Some(Arc::new(tick(core, at))));
+            }
+        };
+        let reload = async {
+            while let Some(reload) = reloads.recv().await {
+                let _ = reload.send(Err("not now".to_owned()));
+            }
+        };
+        let mut answers = Vec::new();
+        let all = async {
+            let read = from.read_to_end(&mut answers);
+            let _ = tokio::join!(web::serve_over(server, Arc::new(state)), read);
+        };
+        tokio::select! {
+            () = all => {}
+            () = ask => {}
+            ((), ()) = async { tokio::join!(change, reload) } => {}
+        }
+        answers
     })
 }
 

@@ -26,5 +26,5 @@ pub use error::WebError;
 pub use lifecycle::Lifecycle;
 pub use listen::{Bound, Listen, bind};
 pub use routes::State;
-pub use server::serve;
+pub use server::{serve, serve_over};
 pub use silences::Silencer;

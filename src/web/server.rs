@@ -40,6 +40,17 @@ pub async fn serve(bound: Vec<Bound>, state: State, shutdown: impl Future<Output
     run(bound, Arc::new(move |request: &Request<Incoming>| routes::answer(request, &state)), shutdown).await;
 }
 
+/// One connection, from its first request to its last, with all limits but those of the socket: for whoever has a
+/// connection already.
+pub async fn serve_over<C>(connection: C, state: Arc<State>)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    let (_stop, stopped) = watch::channel(false);
+    let answer = Arc::new(move |request: &Request<Incoming>| routes::answer(request, &state));
+    converse(connection, answer, Seats::new(1).take(), stopped).await;
+}
+
 async fn run<A>(bound: Vec<Bound>, answer: Arc<A>, shutdown: impl Future<Output = ()>)
 where
     A: Fn(&Request<Incoming>) -> Answer + Send + Sync + 'static,
