@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absurd;
 mod clocks;
 mod histories;
 mod kills;

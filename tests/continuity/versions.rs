@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Reads as the program does, from a copy: what cannot be used would be moved.
-fn restore<T: DeserializeOwned>(version: u32, name: &str) -> T {
+pub fn restore<T: DeserializeOwned>(version: u32, name: &str) -> T {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/state/version-{version}/{name}"));
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(&from, folder.path().join("copy")).unwrap();
@@ -29,7 +29,7 @@ fn restore<T: DeserializeOwned>(version: u32, name: &str) -> T {
 }
 
 /// The configuration that the job ran under.
-fn config(histories: &Value) -> Config {
+pub fn config(histories: &Value) -> Config {
     let job: config::Job = serde_json::from_value(histories["configured"][0]["config"].clone()).unwrap();
     let engine = config::Engine {
         name: job.engines[0].clone(),
