@@ -9,6 +9,9 @@ use super::random::Random;
 /// Lengths that an engine tells apart; of more every other one is left out.
 const MOST_BOUNDS: usize = 24;
 
+/// For so many answers that no request in flight can have been, the nearest is looked for; more are not of these requests.
+const MOST_MISFITS: usize = 512;
+
 /// A histogram of finished lengths as engines count it: how many were not longer than each bound.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ByLength {
@@ -94,16 +97,31 @@ pub(super) fn choose(
     let mut free: Vec<usize> = (0..ages.len()).collect();
     let age = |place: usize| ages.get(place).copied().unwrap_or(1.0);
     let mut chosen: Vec<(usize, Bucket)> = Vec::with_capacity(count);
+    let mut misfits = 0;
     // The longest first: they are the fewest, and nobody else can be one of them.
     for bucket in buckets.iter().rev() {
         let mut owed = bucket.count.round();
+        if owed < 1.0 || chosen.len() >= count {
+            continue;
+        }
+        let off = |place: usize| (bucket.from / age(place)).max(age(place) / bucket.to).max(1.0);
+        let mut fitting: Vec<usize> =
+            free.iter().enumerate().filter(|(_, place)| off(**place) <= 1.0).map(|(nth, _)| nth).collect();
         while owed >= 1.0 && chosen.len() < count && !free.is_empty() {
-            let off = |place: usize| (bucket.from / age(place)).max(age(place) / bucket.to).max(1.0);
-            let fitting: Vec<usize> =
-                (0..free.len()).filter(|&nth| free.get(nth).is_some_and(|&place| off(place) <= 1.0)).collect();
-            let nth = match fitting.get(random.below(fitting.len())) {
-                Some(&nth) => nth,
+            let at = random.below(fitting.len());
+            let nth = match fitting.get(at) {
+                Some(&nth) => {
+                    // The last of the free takes the place of the one that is chosen.
+                    if fitting.last() == Some(&(free.len() - 1)) {
+                        fitting.pop();
+                    } else {
+                        fitting.remove(at);
+                    }
+                    nth
+                }
+                None if misfits >= MOST_MISFITS => break,
                 None => {
+                    misfits += 1;
                     let by_off = |a: &usize, b: &usize| {
                         let off_of = |nth: &usize| free.get(*nth).map_or(f64::INFINITY, |&place| off(place));
                         off_of(a).total_cmp(&off_of(b))
@@ -155,5 +173,26 @@ mod tests {
         assert!((ended.iter().map(|one| one.1).sum::<f64>() - 906.0).abs() < 5.0, "{ended:?}");
         assert_eq!(choose(&ages, 9, 100.0, None, &mut Random::new(1)).len(), 5);
         assert!(choose(&[], 3, 100.0, None, &mut Random::new(1)).is_empty());
+    }
+
+    /// Looked through all that run for each that ended.
+    #[test]
+    fn of_very_many_the_ended_are_found_all_the_same() {
+        let ages: Vec<f64> = (0..8192_i32).map(f64::from).collect();
+        for (from, to, found) in
+            [(0.0, f64::INFINITY, 8192), (100.0, 200.0, 101 + MOST_MISFITS), (1e6, 2e6, MOST_MISFITS)]
+        {
+            let bucket = Bucket { from, to, count: 8192.0 };
+            let mut places: Vec<usize> = choose(&ages, 8192, 1e6, Some(&[bucket]), &mut Random::new(1))
+                .into_iter()
+                .map(|(place, length)| {
+                    assert!((from.max(1.0)..=to).contains(&length), "{length}");
+                    place
+                })
+                .collect();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), found, "each once, {from} to {to}");
+        }
     }
 }
