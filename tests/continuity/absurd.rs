@@ -61,14 +61,14 @@ impl Left {
             rank.finished_lengths =
                 Some(Lengths { buckets: vec![(500.0, finished / 4.0), (5000.0, finished)], count: finished });
         }
-        let done = 3081 + 250 * (u64::from(step) + 1);
+        let done = 3081 + 250 * (step + 1);
         let tokens = (0..250).map(|item| 200 + 10 * item).collect();
         let reading = job::Reading {
-            done: Some(done as f64),
+            done: Some(f64::from(done)),
             failed: Some(0.0),
             total: Some(25_000.0),
-            tokens: Some(1432.0 * done as f64),
-            lengths: Some(Box::new(job::Lengths { from: done - 250, tokens })),
+            tokens: Some(1432.0 * f64::from(done)),
+            lengths: Some(Box::new(job::Lengths { from: u64::from(done - 250), tokens })),
             ..job::Reading::default()
         };
         let space = Space {
@@ -208,10 +208,11 @@ fn absurd_values_neither_stop_it_nor_hold_it_up_nor_are_told() {
         }
         let (done, waits) = mpsc::channel();
         let left = Arc::clone(&left);
-        let goes_on = std::thread::spawn(move || {
+        let goes_on = move || {
             left.go_on(&histories, &state);
             let _ = done.send(());
-        });
+        };
+        let goes_on = std::thread::Builder::new().name("case".into()).spawn(goes_on).unwrap();
         // A thread that panics hangs up.
         let hangs = waits.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
         prop_assert!(!hangs, "{made:?} hangs");
