@@ -45,6 +45,9 @@ pub struct Head {
 pub struct Before {
     /// Alerts and what was mailed.
     pub state: Raw,
+    /// What ended runs taught.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Raw>,
     /// What rates and forecasts rest on.
     pub histories: Raw,
     /// The machine was booted since.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul::config::{self, Config};
 use longhaul::core::world::World;
+use longhaul::estimate::earlier::EarlierRuns;
 use longhaul::estimate::scorecard::Ledger;
 use longhaul::model::engine::{EngineSample, ModelSample, RankSample};
 use longhaul::model::job::{OutputReading, Reading};
@@ -77,13 +78,15 @@ impl Run {
             self.now += 10.0;
             self.done = (self.done + 10.0).min(self.items);
             let generated = self.done * self.tokens + 200.0 * self.tokens / 2.0;
+            // Below zero the first answers are still on their way.
+            let done = self.done.max(0.0);
             let rank = RankSample {
                 running: Some(if self.done < self.items { 200.0 } else { 0.0 }),
                 waiting: Some(0.0),
                 generation_tokens: Some(generated),
-                prompt_tokens: Some((self.done + 200.0) * 200.0),
-                finished: Some(self.done),
-                finished_tokens: Some(self.done * self.tokens),
+                prompt_tokens: Some((done + 200.0) * 200.0),
+                finished: Some(done),
+                finished_tokens: Some(done * self.tokens),
                 unfinished: Some(0.0),
                 ..RankSample::default()
             };
@@ -92,7 +95,7 @@ impl Run {
             let engine = EngineName::new("vllm0");
             self.see(SourceId::engine(&engine), Fact::Engine { engine: engine.clone(), sample });
             let reading = Reading {
-                done: Some(self.done),
+                done: Some(done),
                 failed: Some(0.0),
                 total: Some(self.items),
                 tokens_per_item: Some(self.tokens),
@@ -111,7 +114,7 @@ impl Run {
                 size: None,
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let own = (self.done * self.tokens * 4.0) as u64;
+            let own = (done * self.tokens * 4.0) as u64;
             let answers = own + self.states.unwrap_or(0);
             let outputs = vec![output("/data/synth", Some(answers))];
             self.see(SourceId::outputs(&synth), Fact::Outputs { job: synth.clone(), outputs });
@@ -241,4 +244,23 @@ fn forecasts_are_kept_scored_and_survive_a_restart() {
     let start = job(&snapshot, "hidden_states").outlook.starts_at.get().unwrap();
     assert!((start.mid - snapshot.at).abs() < 1.0);
     assert_eq!(Duration::from_secs_f64(snapshot.at - START).as_secs(), 1600);
+}
+
+#[test]
+fn a_job_that_ran_before_has_a_forecast_before_anything_is_done() {
+    let mut first = Run { items: 1500.0, ..Run::new(config(4, false), 1000.0) };
+    first.go(1600);
+    let kept = serde_json::to_string(first.world.earlier_runs()).unwrap();
+    let begun = |earlier: EarlierRuns, name: &str| {
+        let mut run = Run { items: 1500.0, done: -60.0, ..Run::new(config(4, false), 1000.0) };
+        run.world.remember_runs(earlier);
+        let snapshot = run.go(40);
+        (job(&snapshot, name).estimate_mode.get(), job(&snapshot, name).eta_seconds.get())
+    };
+    assert_eq!(begun(EarlierRuns::default(), "synth"), (None, None));
+    let (mode, left) = begun(serde_json::from_str(&kept).unwrap(), "synth");
+    assert_eq!(mode, Some(EstimateMode::EarlierRuns));
+    let left = left.unwrap();
+    assert!((left.mid / 1520.0 - 1.0).abs() < 0.15 && left.low < left.high, "{left:?}");
+    assert_eq!(first.world.earlier_runs().taught(), 1, "it taught once, whatever is looked at afterwards");
 }

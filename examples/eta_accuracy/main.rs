@@ -24,6 +24,7 @@ mod spine;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use longhaul::estimate::earlier::EarlierRuns;
 
 use run::{Completion, Disturbance, FREEZE, Random, disturb, simulate, standing};
 use score::{Row, baselines, json_rows, print_text};
@@ -64,6 +65,12 @@ struct Options {
     /// Single disturbances.
     #[arg(long, num_args = 1.., value_delimiter = ',')]
     disturb: Vec<Disturbance>,
+    /// Runs of the same job before the scored one, with the same distribution on the same engine.
+    #[arg(long, default_value_t = 0)]
+    earlier: u32,
+    /// The answers of earlier runs are so many times as long.
+    #[arg(long, default_value_t = 1.0)]
+    earlier_length: f64,
     /// Rows as JSON.
     #[arg(long)]
     json: bool,
@@ -96,13 +103,14 @@ fn follow(
     still_until: f64,
     options: &Options,
     disturbances: &[Disturbance],
+    earlier: EarlierRuns,
     rows: &mut [Row],
 ) {
     let end = run.last().map_or(0.0, |last| last.seconds);
     let poll = options.poll.unwrap_or(if options.messy { 15.0 } else { 5.0 });
     let late = disturbances.contains(&Disturbance::Late);
     let watched_from = if late { (0.3 * end / poll).floor() * poll } else { 0.0 };
-    let mut spine = Spine::new(run, items, options.mode, poll, disturbances);
+    let mut spine = Spine::new(run, items, options.mode, poll, disturbances, earlier);
     let mut at = watched_from;
     for (fraction, row) in FRACTIONS.iter().zip(rows) {
         let now = fraction * end;
@@ -114,13 +122,31 @@ fn follow(
             at += poll;
         }
         let Some((bounds, mode)) = spine.tick(now) else { continue };
-        if standing(run, now).done < 3 {
+        if standing(run, now).done < 3 && options.earlier == 0 {
             continue;
         }
         // Pauses still to come are not counted: nobody can know them.
         let truth = end - now - (still_until - now).clamp(0.0, FREEZE);
         row.add(bounds, mode, truth, baselines(run, items, now));
     }
+}
+
+/// What a run of the same job teaches that nobody scores.
+fn teach(run: &[Completion], items: usize, options: &Options, earlier: EarlierRuns) -> EarlierRuns {
+    let end = run.last().map_or(0.0, |last| last.seconds);
+    let poll = options.poll.unwrap_or(5.0);
+    let mut spine = Spine::new(run, items, options.mode, poll, &[], earlier);
+    let (mut at, mut ticked) = (0.0, 0.0);
+    while at < end + 60.0 {
+        spine.poll(at);
+        if at >= ticked {
+            spine.tick(at);
+            // Ticks cost, and before the end only that there are some counts.
+            ticked = if at < end - 2.0 * poll { at + end / 4.0 } else { at };
+        }
+        at += poll;
+    }
+    spine.taught()
 }
 
 fn main() -> anyhow::Result<()> {
@@ -160,9 +186,23 @@ fn main() -> anyhow::Result<()> {
                     attempts.push((length, false));
                 }
                 let half = options.slots as f64 * (0.3_f64.ln() + random.uniform() * (2.0_f64 / 0.3).ln()).exp();
+                // With numbers of their own: the scored run is the same with and without them.
+                let mut before = Random(options.seed ^ (repeat << 40) ^ number as u64);
+                let mut earlier = EarlierRuns::default();
+                for _ in 0..options.earlier {
+                    let from = before.below(pool.len().saturating_sub(items) + 1);
+                    let length = |item: usize, before: &mut Random| match order {
+                        Order::Shuffled => pool[before.below(pool.len())],
+                        Order::Trace => pool[from + item],
+                    };
+                    let other: Vec<_> =
+                        (0..items).map(|item| (length(item, &mut before) * options.earlier_length, false)).collect();
+                    let run = simulate(&other, options.slots, half);
+                    earlier = teach(&run, items, &options, earlier);
+                }
                 let mut run = simulate(&attempts, options.slots, half);
                 let still_until = disturb(&mut run, &disturbances, &mut random);
-                follow(&run, items, still_until, &options, &disturbances, &mut own);
+                follow(&run, items, still_until, &options, &disturbances, earlier, &mut own);
             }
             if options.by_file {
                 print_text(&format!("{name} {}", path.display()), &own);

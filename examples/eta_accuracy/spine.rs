@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul::config::{self, Config, Progress, ProgressKind};
 use longhaul::core::world::World;
+use longhaul::estimate::earlier::EarlierRuns;
 use longhaul::model::engine::{self, Dialect, EngineSample, ModelSample, RankSample};
 use longhaul::model::job::{self, Reading};
 use longhaul::model::{Bounds, EngineName, Fact, JobName, Observation, SourceId, Time};
@@ -42,7 +43,14 @@ pub struct Spine<'a> {
 
 impl<'a> Spine<'a> {
     /// Nothing was looked at yet.
-    pub fn new(run: &'a [Completion], items: usize, mode: Mode, poll: f64, disturbances: &[Disturbance]) -> Self {
+    pub fn new(
+        run: &'a [Completion],
+        items: usize,
+        mode: Mode,
+        poll: f64,
+        disturbances: &[Disturbance],
+        earlier: EarlierRuns,
+    ) -> Self {
         let (job, engine) = (JobName::new("run"), EngineName::new("vllm"));
         let poll = Duration::from_secs_f64(poll);
         let engines = vec![config::Engine {
@@ -65,8 +73,10 @@ impl<'a> Spine<'a> {
             ..config::Job::new(job.clone())
         }];
         let config = Config { engines, jobs, jobs_dir: None, poll_interval: poll, ..Config::default() };
+        let mut world = World::new(Arc::new(config), "simulated".to_owned(), Time::from_seconds(BEGIN));
+        world.remember_runs(earlier);
         Self {
-            world: World::new(Arc::new(config), "simulated".to_owned(), Time::from_seconds(BEGIN)),
+            world,
             run,
             mode,
             lengths: run.iter().filter(|one| !one.failed).map(|one| one.length.round().max(1.0) as u32).collect(),
@@ -125,6 +135,11 @@ impl<'a> Spine<'a> {
             models: [("model".to_owned(), ModelSample { ranks })].into(),
             ..EngineSample::default()
         }
+    }
+
+    /// What this run, which is over, and those before it taught.
+    pub fn taught(&self) -> EarlierRuns {
+        self.world.earlier_runs().clone()
     }
 
     /// What the snapshot of this moment says of the time left, and by which method.

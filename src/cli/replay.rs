@@ -61,6 +61,9 @@ fn replay(input: BufReader<File>, args: &Args, output: &mut impl Write) -> anyho
     let state = before.map_or_else(|| Ok(State::default()), |before| serde_json::from_str(before.state.0.get()));
     let mut core = Core::new(Arc::new(head.config), rules, head.instance, TimeZone::UTC, head.started, state?);
     if let Some(before) = before {
+        if let Some(earlier) = &before.earlier {
+            core.remember_runs(serde_json::from_str(earlier.0.get())?);
+        }
         core.resume(serde_json::from_str(before.histories.0.get())?, before.another_boot);
     }
     let mut shown_at: Option<Time> = None;

@@ -17,7 +17,7 @@ use super::process::Process;
 use super::trend::Trend;
 use crate::config::{self, Progress, ProgressKind};
 use crate::estimate::drift::Conditions;
-use crate::estimate::eta::{Eta, Evidence, Forecast, Look, Settings};
+use crate::estimate::eta::{Earlier, Eta, Evidence, Forecast, Lesson, Look, Settings};
 use crate::estimate::pace::Pace;
 use crate::estimate::revision::Picture;
 use crate::estimate::stall::{Counts, Stall};
@@ -329,7 +329,7 @@ impl Job {
     #[cfg(test)]
     pub fn tick(&mut self, engine_tokens: Option<f64>, at: Time) {
         self.advance(engine_tokens, at);
-        self.forecast_anew(at);
+        self.forecast_anew(&[], at);
     }
 
     /// Time passed; `engine_tokens` is what the job's engines generated so far. Makes no new forecast: with very many jobs
@@ -345,13 +345,20 @@ impl Job {
         self.run.ended = self.end(at);
     }
 
-    /// Makes a new forecast, if there is reason to; answers with the steps that it took.
-    pub fn forecast_anew(&mut self, at: Time) -> u64 {
+    /// Makes a new forecast, if there is reason to, with what earlier runs taught; answers with the steps that it took.
+    pub fn forecast_anew(&mut self, earlier: &[Earlier<'_>], at: Time) -> u64 {
         if self.run.ended.is_some() {
             return 0;
         }
         let total = self.total();
-        self.run.eta.refresh(total, at)
+        // One that has not begun may begin at any time, however long the others took.
+        let begun = !self.waits && self.run.moves.last_moved().is_some();
+        self.run.eta.refresh_after(if begun { earlier } else { &[] }, total, at)
+    }
+
+    /// What the run teaches for the next one, once it has ended.
+    pub fn lesson(&self) -> Option<Lesson> {
+        self.run.eta.lesson()
     }
 
     /// Where it stands.

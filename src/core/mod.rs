@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::alerts::{self, Machine, Rules};
 use crate::config::Config;
+use crate::estimate::earlier::EarlierRuns;
 use crate::estimate::scorecard::Ledger;
 use crate::model::snapshot::AlertView;
 use crate::model::{EngineName, Fact, Observation, Snapshot, Time};
@@ -113,6 +114,16 @@ impl Core {
             before.after_a_boot();
         }
         self.world.resume(before)
+    }
+
+    /// What ended runs taught: for a restart, whenever it changed.
+    pub const fn earlier_runs(&self) -> &EarlierRuns {
+        self.world.earlier_runs()
+    }
+
+    /// Goes on with what an earlier run of ours learned.
+    pub fn remember_runs(&mut self, earlier: EarlierRuns) {
+        self.world.remember_runs(earlier);
     }
 
     /// For a restart, besides [`Core::state`]: as of the last tick.

@@ -7,6 +7,7 @@ use super::histories::Jobs;
 use super::jobs::Job;
 use super::merge::SourceKind;
 use crate::config::{self, Progress, ProgressKind};
+use crate::estimate::eta::Earlier;
 use crate::model::job::{DropIn, Reading};
 use crate::model::{JobName, SourceId, Time};
 
@@ -132,8 +133,14 @@ impl Roster {
         self.configured.iter_mut().chain(self.drop_ins.values_mut())
     }
 
-    /// Time passed; `engine_tokens` answers for a job's engines.
-    pub fn tick(&mut self, retained: Duration, at: Time, engine_tokens: impl Fn(&config::Job) -> Option<f64>) {
+    /// Time passed; `engine_tokens` answers for a job's engines, `earlier` for its earlier runs.
+    pub fn tick<'a>(
+        &mut self,
+        retained: Duration,
+        at: Time,
+        engine_tokens: impl Fn(&config::Job) -> Option<f64>,
+        earlier: impl Fn(&config::Job) -> Vec<Earlier<'a>>,
+    ) {
         self.retained = retained;
         self.now = Some(at);
         let mut jobs: Vec<&mut Job> = self.configured.iter_mut().chain(self.drop_ins.values_mut()).collect();
@@ -150,7 +157,8 @@ impl Roster {
                 self.turn = (first + nth) % count;
                 return;
             }
-            steps += job.forecast_anew(at);
+            let earlier = earlier(&job.config);
+            steps += job.forecast_anew(&earlier, at);
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::estimate::earlier::EarlierRuns;
 use crate::estimate::scorecard::{Ledger, Outcome, Standing};
 use crate::model::job::{DropIn, LeftOut, Reading};
 use crate::model::observation::{Fact, Observation, Target};
@@ -35,6 +36,7 @@ pub struct World {
     pub(super) engines: Engines,
     pub(super) volumes: Volumes,
     pub(super) ledger: Ledger,
+    earlier: EarlierRuns,
     gpus: Gpus,
     pub(super) sources: Sources,
     workers: BTreeMap<WorkerName, (bool, u64)>,
@@ -59,6 +61,7 @@ impl World {
             volumes: Volumes::default(),
             gpus: Gpus::default(),
             ledger: Ledger::default(),
+            earlier: EarlierRuns::default(),
             sources: Sources::default(),
             workers: BTreeMap::new(),
             integrations: BTreeMap::new(),
@@ -113,6 +116,16 @@ impl World {
     /// Forecasts of runs that go on, and the scores of those that ended.
     pub const fn forecasts(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// What ended runs taught.
+    pub const fn earlier_runs(&self) -> &EarlierRuns {
+        &self.earlier
+    }
+
+    /// Goes on with what was learned in an earlier run of ours.
+    pub fn remember_runs(&mut self, earlier: EarlierRuns) {
+        self.earlier = earlier;
     }
 
     /// Goes on with the forecasts of an earlier run of ours.
@@ -309,10 +322,13 @@ impl World {
             let is_next = job.config.after.iter().any(|before| going_on.contains(before));
             job.waits_for(loading || is_next);
         }
-        let engines = &self.engines;
-        self.roster.tick(self.config.retain_finished, at, |job| {
-            engines.of(job).filter_map(Engine::tokens).reduce(|sum, more| sum + more)
-        });
+        let (engines, earlier, now) = (&self.engines, &self.earlier, self.unix(at));
+        self.roster.tick(
+            self.config.retain_finished,
+            at,
+            |job| engines.of(job).filter_map(Engine::tokens).reduce(|sum, more| sum + more),
+            |job| earlier.of(&job.name, &job.engines, now),
+        );
         self.account_for_outputs(at);
         self.follow_forecasts(at);
         // A finished job's files may be tidied away, a vanished drop-in's never come back: neither is a source now.
@@ -332,7 +348,10 @@ impl World {
                     tokens: job.tokens_done(),
                     bytes: job.output_bytes().get(),
                 };
-                self.ledger.finish(&name, outcome);
+                let (ended, news) = (outcome.ended, self.ledger.finish(&name, outcome));
+                if let Some(lesson) = job.lesson().filter(|_| news) {
+                    self.earlier.learn(&name, &job.config.engines, lesson, ended);
+                }
             } else if !job.is_complete()
                 && let (Some(settled), Some(total)) = (job.settled(), job.total())
             {

@@ -9,6 +9,8 @@
 //!   rest of the run is played some dozens of times ([`simulate`]), each with another length distribution and another
 //!   speed that could be the true ones. Low, mid and high are quantiles of these ends.
 //! * counters alone: the same, with lengths that agree with the counters look by look.
+//! * what earlier runs of the job taught ([`earlier`]) is in all of these as long as this one does not contradict, and
+//!   makes the forecast alone until three items are done.
 //! * items alone ([`items`]), and at last the time so far over the items so far ([`plain`]).
 //!
 //! A forecast costs milliseconds. It is made by [`Eta::refresh`] when there is new evidence, at most every few seconds,
@@ -17,7 +19,9 @@
 
 mod beyond;
 mod by_engine;
+mod course;
 mod curve;
+mod earlier;
 mod ended;
 mod flight;
 mod histogram;
@@ -46,6 +50,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
+pub use earlier::{Earlier, Lesson};
 use ended::Bucket;
 pub use ended::ByLength;
 pub use flight::Look;
@@ -469,6 +474,11 @@ impl Eta {
     /// Makes a new forecast if there is reason to, for a job of `total` items. Answers with the steps that it took, of which
     /// each takes about as long as any other: whoever has many jobs cannot ask a clock how long that was.
     pub fn refresh(&mut self, total: Option<f64>, now: Time) -> u64 {
+        self.refresh_after(&[], total, now)
+    }
+
+    /// The same, with what earlier runs of the job taught.
+    pub fn refresh_after(&mut self, earlier: &[Earlier<'_>], total: Option<f64>, now: Time) -> u64 {
         let Some(total) = total else {
             self.made = None;
             return 0;
@@ -484,7 +494,7 @@ impl Eta {
         }
         self.held = 0.0;
         self.settle();
-        let (made, steps) = self.forecast(total, now).unzip();
+        let (made, steps) = self.forecast(earlier, total, now).unzip();
         self.made = made;
         steps.unwrap_or(0)
     }
@@ -525,15 +535,16 @@ impl Eta {
         }
     }
 
-    fn forecast(&self, total: f64, now: Time) -> Option<(Made, u64)> {
-        if let Some((forecast, steps)) = self.by_engine(total) {
+    fn forecast(&self, earlier: &[Earlier<'_>], total: f64, now: Time) -> Option<(Made, u64)> {
+        if let Some((forecast, steps)) = self.by_engine(total, earlier) {
             // It is of the moment of the last look.
             return Some((Made { forecast, at: self.scraped_at.unwrap_or(now), total }, steps));
         }
-        let seconds = self.items.read(total, now)?;
+        let (own, counted) = (self.items.read(total, now), self.items.counted(now)?);
+        let seconds = earlier::forecast(counted, total, own, earlier)?;
         let forecast = Forecast {
             seconds,
-            mode: EstimateMode::Items,
+            mode: if own.is_some() { EstimateMode::Items } else { EstimateMode::EarlierRuns },
             tokens_per_item: None,
             drain_share: None,
             spread_between_blocks: None,

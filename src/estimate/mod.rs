@@ -6,6 +6,7 @@
 pub mod cut;
 pub mod deadline;
 pub mod drift;
+pub mod earlier;
 pub mod eta;
 pub mod fill;
 pub mod one_shot;

@@ -209,14 +209,22 @@ pub enum EstimateMode {
     EngineCounters,
     /// The lengths of the finished answers and the engine's counters: those that still run are accounted for.
     LengthsAndEngine,
+    /// It has begun and hardly anything is done: how earlier runs of the job went.
+    EarlierRuns,
     /// It has not started: the end of what it waits for, and the pace of its earlier runs or of its baseline.
     Planned,
 }
 
 impl EstimateMode {
     /// All values, for the state set.
-    pub const ALL: [Self; 5] =
-        [Self::ElapsedOverDone, Self::Items, Self::EngineCounters, Self::LengthsAndEngine, Self::Planned];
+    pub const ALL: [Self; 6] = [
+        Self::ElapsedOverDone,
+        Self::Items,
+        Self::EngineCounters,
+        Self::LengthsAndEngine,
+        Self::EarlierRuns,
+        Self::Planned,
+    ];
 
     /// The label value.
     pub const fn as_str(self) -> &'static str {
@@ -225,6 +233,7 @@ impl EstimateMode {
             Self::Items => "items",
             Self::EngineCounters => "engine_counters",
             Self::LengthsAndEngine => "lengths_and_engine",
+            Self::EarlierRuns => "earlier_runs",
             Self::Planned => "planned",
         }
     }

@@ -12,10 +12,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::storage::{DECISIONS, HISTORIES, LINE, OFFSETS, Storage};
+use super::storage::{DECISIONS, EARLIER, HISTORIES, LINE, OFFSETS, Storage};
 use crate::clock::{Clock, Line, Since};
 use crate::config::{self, Config};
 use crate::core::{Core, Histories, State};
+use crate::estimate::earlier::EarlierRuns;
 use crate::model::{SourceId, Time};
 use crate::recording::{Before, Raw};
 use crate::worker::Kept;
@@ -56,6 +57,7 @@ impl<'de> Deserialize<'de> for Past {
 pub struct Left {
     /// Alerts and what was mailed.
     pub state: State,
+    earlier: EarlierRuns,
     past: Past,
     another_boot: bool,
 }
@@ -68,18 +70,25 @@ impl Left {
             let jobs = past.histories.unreadable();
             tracing::warn!(jobs, "the histories of some jobs cannot be read; their rates and forecasts start anew");
         }
-        Self { state: storage.restore(&DECISIONS), past, another_boot: since != Since::SameBoot }
+        Self {
+            state: storage.restore(&DECISIONS),
+            earlier: storage.restore(&EARLIER),
+            past,
+            another_boot: since != Since::SameBoot,
+        }
     }
 
     /// For a recording; `None` where there is nothing.
     pub fn recorded(&self) -> Option<Before> {
         let histories = Raw(self.past.text.clone()?);
         let state = Raw(to_raw_value(&self.state).ok()?);
-        Some(Before { state, histories, another_boot: self.another_boot })
+        let earlier = Some(Raw(to_raw_value(&self.earlier).ok()?));
+        Some(Before { state, earlier, histories, another_boot: self.another_boot })
     }
 
     /// Gives the core the past, after it was made from [`Self::state`].
     pub fn give(self, core: &mut Core) {
+        core.remember_runs(self.earlier);
         if !core.resume(self.past.histories, self.another_boot) {
             tracing::warn!("the histories are of another time line and are left aside; rates and forecasts start anew");
         }
@@ -92,6 +101,8 @@ pub struct Keeping {
     clock: Clock,
     offsets: Offsets,
     histories_due: Option<Time>,
+    /// Runs that had ended when what they taught was written.
+    taught: u64,
     left_out: usize,
 }
 
@@ -100,7 +111,7 @@ impl Keeping {
     pub fn new(storage: Storage, clock: Clock, config: &Config) -> Self {
         let mut offsets = Offsets { kept: storage.restore(&OFFSETS), changed: false };
         offsets.retain(config);
-        Self { storage, clock, offsets, histories_due: None, left_out: 0 }
+        Self { storage, clock, offsets, histories_due: None, taught: 0, left_out: 0 }
     }
 
     /// Where it is kept.
@@ -133,6 +144,7 @@ impl Keeping {
             let took = self.clock.now().since(began);
             self.histories_due = Some(at + HISTORIES_EVERY.max(took * SHARE_OF_TIME));
         }
+        self.keep_earlier(core);
         if durable {
             self.storage.keep(&DECISIONS, &core.state());
         }
@@ -142,8 +154,17 @@ impl Keeping {
     /// The end.
     pub fn end(&mut self, core: &Core) {
         self.keep_histories(core);
+        self.keep_earlier(core);
         self.storage.keep(&DECISIONS, &core.state());
         self.offsets.save(&mut self.storage);
+    }
+
+    /// Before the decisions, which say that the run has ended: it teaches once.
+    fn keep_earlier(&mut self, core: &Core) {
+        let earlier = core.earlier_runs();
+        if earlier.taught() != self.taught && self.storage.keep(&EARLIER, earlier) {
+            self.taught = earlier.taught();
+        }
     }
 
     fn keep_histories(&mut self, core: &Core) {

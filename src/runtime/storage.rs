@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use super::keeping::Past;
 use crate::clock::Line;
 use crate::core::State;
+use crate::estimate::earlier::EarlierRuns;
 use crate::estimate::scorecard::Ledger;
 use crate::state::{self, Restored};
 use crate::worker::Kept;
@@ -45,6 +46,8 @@ pub const DECISIONS: Piece<State> = Piece::new("state.json", 1);
 pub const OFFSETS: Piece<Kept> = Piece::new("offsets.json", 1);
 /// What rates and forecasts rest on.
 pub const HISTORIES: Piece<Past> = Piece::new("histories.json", 1);
+/// What ended runs taught for the next one of the same job.
+pub const EARLIER: Piece<EarlierRuns> = Piece::new("earlier.json", 1);
 /// The time line on which all moments of the other pieces are.
 pub const LINE: Piece<Option<Line>> = Piece::new("clock.json", 1);
 

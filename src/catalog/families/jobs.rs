@@ -204,7 +204,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_job_estimate_mode",
         kind: Gauge,
         labels: &["job_name", "mode"],
-        help: "State set, 1 for the method behind the ETA: planned is for a job that waits for others; lengths_and_engine plays the rest of the run from the lengths \
+        help: "State set, 1 for the method behind the ETA: planned is for a job that waits for others, earlier_runs for one that has just begun and ran before; lengths_and_engine plays the rest of the run from the lengths \
                of finished answers and the engine's counters, engine_counters from these alone, items from the count \
                over time; elapsed_over_done is the time so far over the items so far, times the items left. Absent \
                without an ETA.",

@@ -2,15 +2,16 @@
 //!
 //! Apart from [`super::Eta`], which takes what is seen and knows when: here nothing changes.
 
+use super::earlier::{self, Earlier};
 use super::flight::{Aged, Look};
 use super::histogram::Histogram;
-use super::lengths::LengthModel;
+use super::lengths::Mixed;
 use super::random::{Random, even};
 use super::share::Verdict;
 use super::simulate::{Played, Standing, play, steps_of};
 use super::throughput::draw;
 use super::wander::spread;
-use super::{Eta, Evidence, FEWEST, Forecast};
+use super::{Eta, Evidence, Forecast};
 use crate::model::Bounds;
 use crate::model::snapshot::EstimateMode;
 
@@ -32,13 +33,14 @@ const FIT_STEPS: u64 = 20_000;
 
 impl Eta {
     /// With the steps that it took to make.
-    pub(super) fn by_engine(&self, total: f64) -> Option<(Forecast, u64)> {
+    pub(super) fn by_engine(&self, total: f64, earlier: &[Earlier<'_>]) -> Option<(Forecast, u64)> {
         let (look, evidence) = (self.flight.last()?, self.then?);
         let mut finished = self.order.all().clone();
-        if finished.count() < FEWEST {
+        let by_earlier = earlier::is_by_earlier(finished.count());
+        let hidden = self.hidden(look, evidence)?;
+        if by_earlier && (hidden >= 1.0 || earlier::lengths(earlier).next().is_none()) {
             return None;
         }
-        let hidden = self.hidden(look, evidence)?;
         let aged = self.ages(&mut finished, hidden);
         let left = (total - evidence.settled - hidden).max(0.0);
         if left <= 0.0 {
@@ -50,14 +52,14 @@ impl Eta {
         #[allow(clippy::cast_precision_loss)]
         let in_flight = ages.len() as f64;
         let queue = (left - in_flight).max(0.0) * (1.0 - failing);
-        let model = self.model(&finished, &ages);
+        let model = self.model(&finished, &ages, earlier);
         // One look may have met the engine between two batches.
         let usual = self.recent.iter().copied().fold(1.0, f64::max);
         let slots = if 2.0 * in_flight < usual { usual.min(MOST_SLOTS) } else { in_flight };
         let average = self.throughput.average()?;
         let mode = model.mode();
         let horizon = left * mode.mean() / average;
-        let learned = self.throughput.learn(slots.max(self.usual_running()), horizon)?;
+        let learned = self.throughput.learn(slots.max(self.usual_running()), horizon, &earlier::laws(earlier))?;
         let (drift, blocks) = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
         let mut random = Random::new(self.settings.seed);
         let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
@@ -78,18 +80,22 @@ impl Eta {
         }
         let forecast = Forecast {
             seconds: quantiles(&mut seconds),
-            mode: if self.without_lengths { EstimateMode::EngineCounters } else { EstimateMode::LengthsAndEngine },
+            mode: match self.without_lengths {
+                _ if by_earlier => EstimateMode::EarlierRuns,
+                true => EstimateMode::EngineCounters,
+                false => EstimateMode::LengthsAndEngine,
+            },
             tokens_per_item: Some(quantiles(&mut tokens)),
             drain_share: Some(drained),
             spread_between_blocks: (!self.without_lengths).then(|| spread(&drift, blocks)),
         };
-        Some((forecast, FIT_STEPS + u64::from(draws) * steps_of(&standing)))
+        Some((forecast, FIT_STEPS * model.fits() + u64::from(draws) * steps_of(&standing)))
     }
 
-    fn model(&self, finished: &Histogram, ages: &[f64]) -> LengthModel {
+    fn model(&self, finished: &Histogram, ages: &[f64], earlier: &[Earlier<'_>]) -> Mixed {
         let mut unfinished = self.order.aborted().clone();
         ages.iter().for_each(|&age| unfinished.add(age));
-        LengthModel::fit(finished, &unfinished, self.settings.max_tokens)
+        Mixed::fit(finished, &unfinished, self.settings.max_tokens, earlier::lengths(earlier))
     }
 
     /// The requests in flight. Those that ended and are not told yet are taken out of the account, and have lengths such

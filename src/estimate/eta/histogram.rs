@@ -117,6 +117,17 @@ impl Histogram {
         self.total += other.total;
     }
 
+    /// Of everything this share.
+    pub(super) fn scaled(&self, share: f64) -> Self {
+        let mut scaled = self.clone();
+        scaled
+            .groups
+            .iter_mut()
+            .for_each(|group| (group.ended, group.tokens) = (group.ended * share, group.tokens * share));
+        (scaled.count, scaled.total) = (self.count * share, self.total * share);
+        scaled
+    }
+
     /// How many.
     pub(super) const fn count(&self) -> f64 {
         self.count
@@ -182,8 +193,14 @@ impl Bins {
         let first = first.or_else(|| finished.groups.iter().position(|group| group.ended > 0.0)).unwrap_or(0);
         // Answers that are all alike end in one step: what is below them is a bin of its own.
         let first = first.saturating_sub(1);
-        let mut bins = Self::edges(first, seen, most);
-        let capped = step_of(most);
+        Self::edges(first, seen, most).filled(finished, unfinished)
+    }
+
+    /// The same bins with what happened to these.
+    pub(super) fn filled(&self, finished: &Histogram, unfinished: &Histogram) -> Self {
+        let size = self.edges.len();
+        let mut bins = Self { edges: self.edges.clone(), events: vec![0.0; size], exposure: vec![0.0; size] };
+        let capped = step_of(self.edges.last().copied().unwrap_or(f64::INFINITY));
         let counted = |step: usize, group: &Group| if step >= capped { 0.0 } else { group.ended };
         for (step, group) in finished.groups.iter().enumerate() {
             if let Some(events) = bins.at(step).and_then(|bin| bins.events.get_mut(bin)) {

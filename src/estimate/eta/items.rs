@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Evidence;
+use super::course::Course;
 use super::wander::{Guess, guesses};
 use crate::model::{Bounds, Time};
 
@@ -40,6 +41,19 @@ pub(super) struct Items {
     /// When we saw the last count: its moment may be one of the job's own clock.
     seen_at: Option<Time>,
     own_clock: bool,
+}
+
+/// Where the count stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    /// Items settled in the beginning.
+    pub first: f64,
+    /// And now.
+    pub settled: f64,
+    /// Seconds from the one to the other.
+    pub seconds: f64,
+    /// Seconds since then.
+    pub since: f64,
 }
 
 impl Items {
@@ -104,6 +118,22 @@ impl Items {
             (Some(point), _) => point.1,
             (None, point) => point.map_or(0.0, |point| point.1),
         }
+    }
+
+    /// Where the count stands, and since when it moves.
+    pub(super) fn counted(&self, now: Time) -> Option<Counted> {
+        let (first, (last, settled)) = (self.points.first()?.1, self.last?);
+        let still = self.points.partition_point(|point| point.1 <= first);
+        let began = still.checked_sub(1).and_then(|place| self.points.get(place))?.0;
+        let since = now.since(self.seen_at?).as_secs_f64();
+        Some(Counted { first, settled, seconds: last.seconds_since(began), since })
+    }
+
+    /// How it went.
+    pub(super) fn course(&self) -> Course {
+        let Some(&(began, _)) = self.points.first() else { return Course::default() };
+        let point = |&(moment, settled): &(Time, f64)| (settled, moment.seconds_since(began));
+        Course::new(&self.points.iter().chain(&self.last).map(point).collect::<Vec<_>>())
     }
 
     /// Seconds until `total` are settled.

@@ -10,12 +10,15 @@
 //! approximation of the evidence). A draw is one from the normal around the mode; the precision of a walk is
 //! tridiagonal, so everything is linear in the number of bins and nothing grows with the number of answers.
 
+mod earlier;
+
 use super::beyond;
 use super::curve::Curve;
 use super::histogram::{Bins, Histogram};
 use super::random::{Random, weighted_at};
 use super::shapes::{SHAPES, fitted};
 use super::tridiagonal::{Factor, factorise, solve_lower, solve_upper, times};
+pub(super) use earlier::Mixed;
 
 /// How much the logarithm of the hazard may change over a ratio of e, with prior weights. Real data are between a
 /// smooth mix of many tasks, one with a sharp cap, and answers that are all alike.
@@ -48,9 +51,16 @@ struct Fit {
 impl LengthModel {
     /// From the finished, the ages of the unfinished, and the most tokens that an answer can have.
     pub(super) fn fit(finished: &Histogram, ages: &Histogram, most: Option<f64>) -> Self {
+        Self::of(Self::bins(finished, ages, most))
+    }
+
+    fn bins(finished: &Histogram, ages: &Histogram, most: Option<f64>) -> Bins {
         let longest = finished.longest().max(ages.longest());
         let most = most.unwrap_or(f64::INFINITY).min((FAR * longest).max(SHORT));
-        let bins = Bins::new(finished, ages, most);
+        Bins::new(finished, ages, most)
+    }
+
+    fn of(bins: Bins) -> Self {
         let centre = (bins.events.iter().sum::<f64>().max(0.5) / bins.exposure.iter().sum::<f64>().max(1.0)).ln();
         let mut fits: Vec<Fit> = Vec::with_capacity(SHAPES.len() * ROUGHNESS.len());
         for (deviation, weight) in SHAPES {

@@ -81,7 +81,7 @@ fn cumulative(z: f64) -> f64 {
 }
 
 /// The share of a standard normal below `z`, within 1e-7 (Abramowitz and Stegun, 26.2.17).
-fn lower(z: f64) -> f64 {
+pub(super) fn lower(z: f64) -> f64 {
     const FACTORS: [f64; 5] = [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
     let polynomial = FACTORS.iter().fold(0.0, |sum, factor| (sum + factor) * t);

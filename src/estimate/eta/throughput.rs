@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::earlier::{KnownLaw, log_prior};
 use super::random::{Random, weighted_at};
 use super::wander::{Guess, guesses};
 
@@ -141,8 +142,9 @@ impl Throughput {
         self.spans.iter().copied().chain(pending).chain(self.newest)
     }
 
-    /// What the run tells of the law, for forecasts over about `horizon` seconds with `slots` requests.
-    pub(super) fn learn(&self, slots: f64, horizon: f64) -> Option<Learned> {
+    /// What the run tells of the law, for forecasts over about `horizon` seconds with `slots` requests; `known` are laws of
+    /// earlier runs.
+    pub(super) fn learn(&self, slots: f64, horizon: f64, known: &[(KnownLaw, f64)]) -> Option<Learned> {
         let spans: Vec<Span> = self.all().collect();
         let seconds: f64 = spans.iter().map(|span| span.seconds).sum();
         if seconds <= 0.0 {
@@ -179,7 +181,7 @@ impl Throughput {
         let logs: Vec<f64> = laws
             .iter()
             .zip(&squares)
-            .map(|(law, square)| -0.5 * (((law.half / slots / 0.75).ln() / 0.5).powi(2) + square / variance))
+            .map(|(law, square)| log_prior(law.half, slots, known) - 0.5 * square / variance)
             .collect();
         let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = logs.iter().map(|log| (log - best).exp()).collect();
@@ -250,6 +252,15 @@ pub(super) struct Learned {
 }
 
 impl Learned {
+    /// The middle of `half`, and the deviation of its logarithm.
+    pub(super) fn half(&self) -> (f64, f64) {
+        let all: f64 = self.weights.iter().sum();
+        let logs = || self.laws.iter().map(|law| law.half.ln()).zip(&self.weights);
+        let mean = logs().map(|(log, weight)| log * weight).sum::<f64>() / all;
+        let variance = logs().map(|(log, weight)| (log - mean).powi(2) * weight).sum::<f64>() / all;
+        (mean.exp(), variance.sqrt())
+    }
+
     /// One law that could be the true one for the time ahead; `share` chooses among them.
     pub(super) fn draw(&self, random: &mut Random, share: f64, drift_share: f64) -> Law {
         let law = self.laws.get(weighted_at(&self.weights, share)).copied().unwrap_or(Law { peak: 1e-9, half: 1.0 });
