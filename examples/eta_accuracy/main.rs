@@ -17,6 +17,7 @@
     clippy::indexing_slicing
 )]
 
+mod pictures;
 mod run;
 mod score;
 mod spine;
@@ -24,11 +25,10 @@ mod spine;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use longhaul::estimate::earlier::EarlierRuns;
 
 use run::{Completion, Disturbance, FREEZE, Random, disturb, simulate, standing};
 use score::{Row, baselines, json_rows, print_text};
-use spine::Spine;
+use spine::{EarlierRuns, Spine};
 
 /// Shares of the true duration at which forecasts are scored.
 pub const FRACTIONS: [f64; 8] = [0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90];
@@ -36,7 +36,7 @@ pub const FRACTIONS: [f64; 8] = [0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90]
 #[derive(Parser)]
 struct Options {
     /// Files with a length a line.
-    #[arg(long, num_args = 1.., required = true)]
+    #[arg(long, num_args = 1.., required_unless_present = "pictures")]
     lengths: Vec<PathBuf>,
     /// Requests in flight.
     #[arg(long, default_value_t = 100)]
@@ -74,6 +74,9 @@ struct Options {
     /// Rows as JSON.
     #[arg(long)]
     json: bool,
+    /// Only draws the pictures of docs/eta.md into this folder.
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
     /// Rows of each file too.
     #[arg(long)]
     by_file: bool,
@@ -94,6 +97,8 @@ pub enum Mode {
     Counters,
     /// How many lines there are.
     Items,
+    /// How many bytes the answers have that were written, and how many they will have.
+    Bytes,
 }
 
 /// One run through the inside.
@@ -151,6 +156,9 @@ fn teach(run: &[Completion], items: usize, options: &Options, earlier: EarlierRu
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
+    if let Some(folder) = &options.pictures {
+        return Ok(pictures::draw(folder)?);
+    }
     let mut json = Vec::new();
     let disturbances = match options.messy {
         true => Disturbance::value_variants().to_vec(),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::config::{self, Config, Progress, ProgressKind};
+use longhaul::config::{self, Config, OutputSize, Progress, ProgressKind};
 use longhaul::core::world::World;
-use longhaul::estimate::earlier::EarlierRuns;
+pub use longhaul::estimate::earlier::EarlierRuns;
 use longhaul::model::engine::{self, Dialect, EngineSample, ModelSample, RankSample};
-use longhaul::model::job::{self, Reading};
+use longhaul::model::job::{self, OutputReading, Reading};
 use longhaul::model::{Bounds, EngineName, Fact, JobName, Observation, SourceId, Time};
 
 use crate::Mode;
@@ -19,6 +19,10 @@ const BEGIN: f64 = 1.75e9;
 /// The rest of what an engine does, where it serves others as well: a fifth of all.
 const OTHERS: f64 = 1.25;
 
+/// Where the answers are written, and how large they are.
+const OUTPUT: &str = "/run/items.jsonl";
+const BYTES_PER_TOKEN: f64 = 4.0;
+
 /// Lines that a writer keeps back, at most one less than this.
 const BUFFER: usize = 50;
 
@@ -27,6 +31,21 @@ const BUCKETS: [f64; 16] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 50_000.0,
     100_000.0,
 ];
+
+/// A forecast as it is shown.
+pub struct Said {
+    /// Seconds left.
+    pub left: Bounds,
+    /// By which method.
+    pub mode: &'static str,
+    /// Tokens per item over all items.
+    pub per_item: Option<Bounds>,
+}
+
+/// Bytes of all answers.
+fn all(run: &[Completion]) -> f64 {
+    (BYTES_PER_TOKEN * run.iter().filter(|one| !one.failed).map(|one| one.length).sum::<f64>()).floor()
+}
 
 /// One run and who watches it.
 pub struct Spine<'a> {
@@ -64,12 +83,20 @@ impl<'a> Spine<'a> {
         }];
         let tokens = (mode == Mode::Full).then(|| "/usage/completion_tokens".to_owned());
         let kind = ProgressKind::Jsonl { glob: "/run/items.jsonl".to_owned(), tokens, failed: None, id: None };
-        let has_engine = mode != Mode::Items;
+        let has_engine = matches!(mode, Mode::Full | Mode::Counters);
+        let (progress, outputs, size) = match mode {
+            Mode::Bytes => {
+                (Vec::new(), vec![config::Output { path: OUTPUT.into(), expect_mount: None }], Some(all(run)))
+            }
+            _ => (vec![Progress { which: "jsonl".to_owned(), kind }], Vec::new(), None),
+        };
         #[allow(clippy::cast_precision_loss)]
         let jobs = vec![config::Job {
             engines: if has_engine { vec![engine.clone()] } else { Vec::new() },
-            progress: vec![Progress { which: "jsonl".to_owned(), kind }],
-            total: Some(items as f64),
+            progress,
+            outputs,
+            size: size.map(OutputSize::TotalBytes),
+            total: (mode != Mode::Bytes).then_some(items as f64),
             ..config::Job::new(job.clone())
         }];
         let config = Config { engines, jobs, jobs_dir: None, poll_interval: poll, ..Config::default() };
@@ -94,6 +121,22 @@ impl<'a> Spine<'a> {
 
     /// The engine is scraped and the lines are read.
     pub fn poll(&mut self, now: f64) {
+        if self.mode == Mode::Bytes {
+            let bytes = (BYTES_PER_TOKEN * standing(self.run, now).finished_tokens) as u64;
+            let output = OutputReading {
+                path: OUTPUT.to_owned(),
+                volume: None,
+                bytes: Some(bytes),
+                files: Some(1),
+                reason: None,
+                on_expected_mount: None,
+                avail: None,
+                size: None,
+            };
+            let (source, job) = (SourceId::outputs(&self.job), self.job.clone());
+            self.observe(now, source, Fact::Outputs { job, outputs: vec![output] });
+            return;
+        }
         if self.mode != Mode::Items {
             let (source, engine) = (SourceId::engine(&self.engine), self.engine.clone());
             let sample = self.scrape(now);
@@ -144,8 +187,18 @@ impl<'a> Spine<'a> {
 
     /// What the snapshot of this moment says of the time left, and by which method.
     pub fn tick(&mut self, now: f64) -> Option<(Bounds, &'static str)> {
+        let said = self.said(now)?;
+        Some((said.left, said.mode))
+    }
+
+    /// What the snapshot of this moment says.
+    pub fn said(&mut self, now: f64) -> Option<Said> {
         let snapshot = self.observe(now, SourceId::own(), Fact::Tick)?;
         let job = snapshot.jobs.first()?;
-        Some((job.eta_seconds.get()?, job.estimate_mode.get()?.as_str()))
+        Some(Said {
+            left: job.eta_seconds.get()?,
+            mode: job.estimate_mode.get()?.as_str(),
+            per_item: job.tokens_per_item_unbiased.get(),
+        })
     }
 }

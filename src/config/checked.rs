@@ -186,6 +186,8 @@ pub enum OutputSize {
     BytesPerItem(f64),
     /// `bytes_per_token`, or `hidden_states`: layers x hidden size x bytes of a value.
     BytesPerToken(f64),
+    /// `total_bytes`.
+    TotalBytes(f64),
 }
 
 /// Throughput that somebody measured.

@@ -133,6 +133,12 @@ pub const JOB: Section = Section {
         key("hidden_states", "a mapping", "none", "Bytes of output per token, as layers x hidden size x type."),
         key("bytes_per_token", "a size", "none", "Bytes of output per token."),
         key("bytes_per_item", "a size", "measured", "Bytes of output per item."),
+        key(
+            "total_bytes",
+            "a size",
+            "none",
+            "Bytes of all output at the end. Where no source counts items, the ETA is of these bytes.",
+        ),
         key("only_on", "a host name", "every host", "The host that mails about a job which several watch.")
             .later("does not honour only_on yet, so every host that watches this job mails; ignored"),
     ],

@@ -226,6 +226,7 @@ impl World {
             let basis = match size {
                 OutputSize::BytesPerItem(bytes) => format!("{} an item", text::bytes(bytes)),
                 OutputSize::BytesPerToken(bytes) => format!("{} a token{}", text::bytes(bytes), known.note),
+                OutputSize::TotalBytes(bytes) => format!("{} in all", text::bytes(bytes)),
             };
             return (at_end, Some(basis));
         }

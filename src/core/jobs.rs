@@ -7,11 +7,14 @@
 //! What is said of a job holds as long as somebody looks: when what counts its items was not read for a while (a worker
 //! that hangs, a suspend), its pace, its forecast and whether it stands still are unknown, not as they were.
 
+mod outputs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::outputs::Written;
 use super::merge::{Merged, SourceKind, merge};
 use super::process::Process;
 use super::trend::Trend;
@@ -24,7 +27,7 @@ use crate::estimate::stall::{Counts, Stall};
 use crate::model::job::{Lengths, OutputReading, Reading};
 use crate::model::snapshot::{JobState, ProcessState, ProcessView};
 use crate::model::volume::Mount;
-use crate::model::{Answer, SourceId, Time, VolumeId};
+use crate::model::{Answer, SourceId, Time};
 use crate::text;
 
 /// All items are done and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
@@ -49,6 +52,8 @@ pub struct Job {
     process: Process,
     /// Of each of them, the bytes that no other output below it has.
     own: Vec<Option<f64>>,
+    #[serde(default)]
+    measured_at: Option<Time>,
     #[serde(skip)]
     merged: Merged,
     /// For its engine or the job before it, see [`Job::waits_for`].
@@ -76,6 +81,8 @@ struct Run {
     counted: Option<f64>,
     generation: u64,
     eta: Eta,
+    #[serde(default)]
+    written: Written,
     /// Lengths taken of each source.
     taken: BTreeMap<SourceId, u64>,
     items: Pace,
@@ -98,6 +105,7 @@ impl Run {
             counted: None,
             generation: 0,
             eta: Eta::new(settings(config)),
+            written: Written::default(),
             taken: BTreeMap::new(),
             items: Pace::default(),
             tokens: Pace::default(),
@@ -134,6 +142,7 @@ impl Job {
             outputs: Vec::new(),
             process: Process::default(),
             own: Vec::new(),
+            measured_at: None,
             merged: Merged::default(),
             waits: false,
             run,
@@ -181,12 +190,6 @@ impl Job {
     /// Whether what counts its items was read by this run of ours, and not only by an earlier one.
     pub fn was_read(&self) -> bool {
         self.counting().all(|seen| !seen.before)
-    }
-
-    /// Volumes may have other numbers than when the outputs were measured.
-    pub fn forget_outputs(&mut self) {
-        self.outputs.clear();
-        self.own.clear();
     }
 
     /// A progress source was read.
@@ -247,25 +250,6 @@ impl Job {
         self.waits = something && self.settled().is_none_or(|settled| settled == 0.0);
     }
 
-    /// The output paths were measured; `mount` knows the volumes.
-    pub fn measured<'a>(&mut self, outputs: &[OutputReading], mount: impl Fn(&VolumeId) -> Option<&'a Mount>) {
-        self.outputs = outputs.to_vec();
-        for output in outputs.iter().filter(|output| output.bytes.is_some()) {
-            if let Some(mount) = output.volume.as_ref().and_then(&mount) {
-                self.run.homes.entry(output.path.clone()).or_insert_with(|| mount.clone());
-            }
-        }
-    }
-
-    /// The volume on which an output path was first there in this run, when it is on another one now: its mount
-    /// vanished, or something was mounted over it. A volume that was mounted anew may have another number.
-    pub fn moved_from(&self, output: &OutputReading, now: &Mount) -> Option<&Mount> {
-        self.run
-            .homes
-            .get(&output.path)
-            .filter(|home| home.id != now.id && (&home.device, &home.mountpoint) != (&now.device, &now.mountpoint))
-    }
-
     /// Its process was looked for, or nobody could.
     pub const fn process(&mut self) -> &mut Process {
         &mut self.process
@@ -279,19 +263,6 @@ impl Job {
     /// Its process, where one is configured.
     pub fn process_view(&self, now: Time, unix: impl Fn(Time) -> f64) -> Option<ProcessView> {
         self.config.process.as_ref().map(|_| self.process.view(now, self.patience, unix))
-    }
-
-    /// Of each output path, the bytes that no other output below it has.
-    pub fn wrote(&mut self, own: Vec<Option<f64>>, at: Time) {
-        self.own = own;
-        if let Answer::Known(bytes) = self.output_bytes() {
-            self.run.trend.written.record(bytes, at);
-        }
-    }
-
-    /// The bytes of its own under an output path.
-    pub fn own_bytes(&self, output: usize) -> Option<f64> {
-        self.own.get(output).copied().flatten()
     }
 
     /// Takes the forecast into the history of the run; moments are Unix seconds.
@@ -335,7 +306,9 @@ impl Job {
     /// Time passed; `engine_tokens` is what the job's engines generated so far. Makes no new forecast: with very many jobs
     /// each has its turn.
     pub fn advance(&mut self, engine_tokens: Option<f64>, at: Time) {
-        let counts = Counts { settled: self.settled(), engine_tokens, bytes: self.bytes_written() };
+        // What nobody counts moves by its bytes, once they grew.
+        let settled = self.settled().or_else(|| self.run.written.grown(self.run.started));
+        let counts = Counts { settled, engine_tokens, bytes: self.bytes_written() };
         let (written_at, looked_at) = (self.merged.written_at, self.looked_at());
         self.run.moves.record(counts, written_at, looked_at, at);
         self.run.writes.record(Counts { engine_tokens: None, ..counts }, written_at, looked_at, at);
@@ -349,6 +322,9 @@ impl Job {
     pub fn forecast_anew(&mut self, earlier: &[Earlier<'_>], at: Time) -> u64 {
         if self.run.ended.is_some() {
             return 0;
+        }
+        if self.is_uncounted() {
+            return self.forecast_bytes_anew(at);
         }
         let total = self.total();
         // One that has not begun may begin at any time, however long the others took.
@@ -409,11 +385,6 @@ impl Job {
         &self.merged
     }
 
-    /// The output paths as last measured.
-    pub fn outputs(&self) -> &[OutputReading] {
-        &self.outputs
-    }
-
     /// Items in all.
     pub fn total(&self) -> Option<f64> {
         self.config.total.or(self.merged.total)
@@ -464,38 +435,19 @@ impl Job {
             // An end that moves away second by second is a number nobody should plan with.
             return Answer::unknown("it stands still");
         }
-        self.while_it_runs(now, || self.run.eta.read(self.total(), now))
+        self.while_it_runs(now, || match self.is_uncounted() {
+            true => self.forecast_by_bytes(now),
+            false => self.run.eta.read(self.total(), now),
+        })
     }
 
     fn stands_still(&self, now: Time) -> bool {
         self.stalled(now).get() == Some(true)
     }
 
-    /// Bytes under its output paths.
-    #[allow(clippy::cast_precision_loss)]
-    pub fn output_bytes(&self) -> Answer<f64> {
-        if self.config.outputs.is_empty() {
-            return Answer::unknown("no outputs: are configured");
-        }
-        if self.outputs.is_empty() {
-            return Answer::unknown("the output paths have not been measured yet");
-        }
-        let mut sum = 0.0;
-        for (place, output) in self.outputs.iter().enumerate() {
-            match self.own_bytes(place).or(output.bytes.map(|bytes| bytes as f64)) {
-                Some(bytes) => sum += bytes,
-                None => {
-                    let reason = output.reason.clone().unwrap_or_else(|| "not measured yet".to_owned());
-                    return Answer::unknown(format!("{}: {reason}", output.path));
-                }
-            }
-        }
-        Answer::Known(sum)
-    }
-
     /// All items are settled, or the job says that it has ended.
     pub fn is_complete(&self) -> bool {
-        self.merged.is_complete(self.total())
+        self.merged.is_complete(self.total()) || self.all_bytes_are_there()
     }
 
     /// How far the first reading of a source is, when that is not at its end.
@@ -510,6 +462,9 @@ impl Job {
 
     /// When what counts its items was last read; of several parts the one that was not read for longest.
     fn looked_at(&self) -> Option<Time> {
+        if self.is_uncounted() {
+            return self.measured_at;
+        }
         self.counting().map(|seen| seen.at).min()
     }
 
@@ -579,16 +534,6 @@ impl Job {
         if let Some(tokens) = self.tokens_done() {
             self.run.tokens.record(tokens, at);
         }
-    }
-
-    #[allow(clippy::cast_precision_loss)]
-    fn bytes_written(&self) -> Option<f64> {
-        if self.config.outputs.is_empty() {
-            return self.merged.bytes;
-        }
-        // Not the bytes of what is read until then: to count something else is no movement.
-        let outputs: Option<f64> = self.outputs.iter().map(|output| output.bytes.map(|bytes| bytes as f64)).sum();
-        outputs.filter(|_| !self.outputs.is_empty())
     }
 
     fn end(&self, now: Time) -> Option<Time> {

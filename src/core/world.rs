@@ -158,7 +158,7 @@ impl World {
             }
             Fact::Outputs { job, outputs } => {
                 if let Some(job) = self.roster.get_mut(job) {
-                    job.measured(outputs, |id| self.volumes.mount(id));
+                    job.measured(outputs, |id| self.volumes.mount(id), at);
                     self.sources.succeeded(source, took, at);
                 }
             }
@@ -353,7 +353,7 @@ impl World {
                     self.earlier.learn(&name, &job.config.engines, lesson, ended);
                 }
             } else if !job.is_complete()
-                && let (Some(settled), Some(total)) = (job.settled(), job.total())
+                && let Some((settled, total)) = job.standing()
             {
                 job.remember_forecast(at, unix(at), started);
                 let forecast = job.forecast(at).get().map(|forecast| (forecast.seconds, forecast.mode));
@@ -548,6 +548,9 @@ impl World {
     fn why_unread(&self, job: &Job) -> String {
         if let Some(first_pass) = job.first_pass() {
             return first_pass.to_owned();
+        }
+        if job.is_uncounted() {
+            return "no source counts its items".to_owned();
         }
         let failure = job
             .config

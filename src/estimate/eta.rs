@@ -13,12 +13,15 @@
 //!   makes the forecast alone until three items are done.
 //! * items alone ([`items`]), and at last the time so far over the items so far ([`plain`]).
 //!
+//! A job that nobody counts has only the bytes of its output; those are an estimator of their own ([`Bytes`]).
+//!
 //! A forecast costs milliseconds. It is made by [`Eta::refresh`] when there is new evidence, at most every few seconds,
 //! and read from then on less the time that passed. While nothing can move, because the engine is stopped or does not
 //! answer, no time passes for it: the end moves by the pause.
 
 mod beyond;
 mod by_engine;
+mod bytes;
 mod course;
 mod curve;
 mod earlier;
@@ -50,6 +53,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
+pub use bytes::Bytes;
 pub use earlier::{Earlier, Lesson};
 use ended::Bucket;
 pub use ended::ByLength;

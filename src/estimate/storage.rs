@@ -51,6 +51,7 @@ pub fn planned(size: OutputSize, work: Work) -> Option<Bounds> {
     match size {
         OutputSize::BytesPerItem(bytes) => work.items.map(|items| Bounds::only(items * bytes)),
         OutputSize::BytesPerToken(bytes) => work.tokens.map(|tokens| tokens.map(|tokens| tokens * bytes)),
+        OutputSize::TotalBytes(bytes) => Some(Bounds::only(bytes)),
     }
 }
 
@@ -118,6 +119,7 @@ mod tests {
     fn what_is_not_known_of_the_work_is_not_planned() {
         assert_eq!(planned(OutputSize::BytesPerToken(2.0), Work { items: Some(1.0), tokens: None }), None);
         assert_eq!(planned(OutputSize::BytesPerItem(2.0), Work::default()), None);
+        assert_eq!(planned(OutputSize::TotalBytes(2.0), Work::default()), Some(Bounds::only(2.0)));
     }
 
     #[test]

@@ -209,6 +209,8 @@ pub enum EstimateMode {
     EngineCounters,
     /// The lengths of the finished answers and the engine's counters: those that still run are accounted for.
     LengthsAndEngine,
+    /// Only the bytes of its output over time, and how many it will have.
+    Bytes,
     /// It has begun and hardly anything is done: how earlier runs of the job went.
     EarlierRuns,
     /// It has not started: the end of what it waits for, and the pace of its earlier runs or of its baseline.
@@ -217,11 +219,12 @@ pub enum EstimateMode {
 
 impl EstimateMode {
     /// All values, for the state set.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ElapsedOverDone,
         Self::Items,
         Self::EngineCounters,
         Self::LengthsAndEngine,
+        Self::Bytes,
         Self::EarlierRuns,
         Self::Planned,
     ];
@@ -233,6 +236,7 @@ impl EstimateMode {
             Self::Items => "items",
             Self::EngineCounters => "engine_counters",
             Self::LengthsAndEngine => "lengths_and_engine",
+            Self::Bytes => "bytes",
             Self::EarlierRuns => "earlier_runs",
             Self::Planned => "planned",
         }

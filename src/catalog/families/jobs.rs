@@ -206,7 +206,7 @@ pub(super) static ROWS: &[Family] = &[
         labels: &["job_name", "mode"],
         help: "State set, 1 for the method behind the ETA: planned is for a job that waits for others, earlier_runs for one that has just begun and ran before; lengths_and_engine plays the rest of the run from the lengths \
                of finished answers and the engine's counters, engine_counters from these alone, items from the count \
-               over time; elapsed_over_done is the time so far over the items so far, times the items left. Absent \
+               over time, bytes from the growth of the output of a job that nobody counts; elapsed_over_done is the time so far over the items so far, times the items left. Absent \
                without an ETA.",
         read: |snapshot, out| {
             for job in &snapshot.jobs {

@@ -148,7 +148,7 @@ fn baseline(map: &Map<'_>, problems: &mut Problems) -> Vec<Baseline> {
     points
 }
 
-/// The one key of three that says how large the output is.
+/// The one key of four that says how large the output is.
 fn size(map: &Map<'_>, problems: &mut Problems) -> Option<OutputSize> {
     #[allow(clippy::cast_precision_loss)] // Far below 2^53.
     let bytes = |number: u64| number as f64;
@@ -163,10 +163,12 @@ fn size(map: &Map<'_>, problems: &mut Problems) -> Option<OutputSize> {
     });
     let per_token = map.value("bytes_per_token", problems, values::size).map(bytes).map(OutputSize::BytesPerToken);
     let per_item = map.value("bytes_per_item", problems, values::size).map(bytes).map(OutputSize::BytesPerItem);
-    if let [first, second, ..] = map.given(&["hidden_states", "bytes_per_token", "bytes_per_item"]).as_slice() {
+    let total = map.value("total_bytes", problems, values::size).map(bytes).map(OutputSize::TotalBytes);
+    let sizes = ["hidden_states", "bytes_per_token", "bytes_per_item", "total_bytes"];
+    if let [first, second, ..] = map.given(&sizes).as_slice() {
         map.problem(second, problems, format!("stands beside {first}: a job has one of them"));
     }
-    states.or(per_token).or(per_item)
+    states.or(per_token).or(per_item).or(total)
 }
 
 fn process(map: &Map<'_>, problems: &mut Problems) -> Option<ProcessSelector> {

@@ -1,8 +1,10 @@
 //! A job from its sources to its end.
 
 use super::*;
-use crate::model::JobName;
+use crate::config::OutputSize;
 use crate::model::job::FirstLine;
+use crate::model::snapshot::EstimateMode;
+use crate::model::{JobName, VolumeId};
 
 fn job() -> Job {
     let config = config::Job {
@@ -59,14 +61,14 @@ fn a_run_from_waiting_to_finished() {
     assert!((seconds.mid - 800.0).abs() < 40.0 && seconds.low.unwrap() < 800.0, "{seconds:?}");
     assert_eq!(job.items_per_second(at(1200.0)).get(), Some(1.0));
     assert_eq!(job.done_tokens_per_second(at(1200.0)).get(), Some(1000.0));
-    job.measured(&bytes(2000), |_| None);
+    job.measured(&bytes(2000), |_| None, at(1.0));
     for second in (1205..=1501).step_by(4) {
         see(&mut job, &log(200.0, 200.0), f64::from(second));
     }
     assert_eq!(job.state(at(1501.0)), JobState::Stalled);
     see(&mut job, &log(1000.0, 1000.0), 2000.0);
     assert_eq!((job.state(at(2000.0)), job.stalled(at(9000.0)).get()), (JobState::Finishing, Some(false)));
-    job.measured(&bytes(3000), |_| None);
+    job.measured(&bytes(3000), |_| None, at(1.0));
     job.tick(None, at(2025.0));
     job.tick(Some(5.0), at(2035.0));
     assert_eq!(job.state(at(2035.0)), JobState::Finishing, "b73: still writing");
@@ -141,8 +143,8 @@ fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {
     let mut job = job();
     let root = mount("8:1", "/dev/sda1", "/");
     // Not there yet: where it would be made says nothing.
-    job.measured(&[on("8:1", None)], |_| Some(&root));
-    job.measured(&[on("0:51", Some(7))], |_| Some(&home));
+    job.measured(&[on("8:1", None)], |_| Some(&root), at(1.0));
+    job.measured(&[on("0:51", Some(7))], |_| Some(&home), at(1.0));
     assert_eq!(job.moved_from(&on("0:51", Some(7)), &home), None);
     assert_eq!(job.moved_from(&on("8:1", Some(0)), &root), Some(&home));
     // NFS gives a new number with each mount; a bind mount that is gone gives the same number another name.
@@ -158,4 +160,50 @@ fn lengths_that_say_they_are_the_last_there_can_be_are_survived() {
         see(&mut job, &Reading { lengths, ..log(100.0, 100.0) }, 1100.0);
     }
     assert_eq!(job.run.taken.values().copied().collect::<Vec<_>>(), [u64::MAX]);
+}
+
+/// Looks at an output that has `bytes`.
+fn look(job: &mut Job, bytes: f64, second: f64) {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let bytes = Some(bytes as u64);
+    let output = OutputReading {
+        path: "/data/out".into(),
+        volume: None,
+        bytes,
+        files: None,
+        avail: None,
+        size: None,
+        reason: None,
+        on_expected_mount: None,
+    };
+    job.measured(&[output], |_| None, at(second));
+    job.tick(None, at(second));
+}
+
+#[test]
+fn a_job_that_nobody_counts_ends_by_its_bytes() {
+    let mut job = job();
+    job.config.size = Some(OutputSize::TotalBytes(1e9));
+    look(&mut job, 5.0, 0.0);
+    assert_eq!(job.state(at(0.0)), JobState::Waiting);
+    assert!(job.forecast(at(0.0)).reason().unwrap().contains("hardly grown"));
+    for step in 1..=60_u32 {
+        look(&mut job, 5.0 + 1e6 * f64::from(step), 5.0 * f64::from(step));
+    }
+    assert_eq!((job.state(at(301.0)), job.standing()), (JobState::Running, Some((60_000_005.0, 1e9))));
+    assert_eq!(job.started(), Some(at(0.0)));
+    let forecast = *job.forecast(at(300.0)).known().unwrap();
+    assert_eq!(forecast.mode, EstimateMode::Bytes);
+    assert!((forecast.seconds.mid / 4700.0 - 1.0).abs() < 0.05 && forecast.seconds.low.is_some(), "{forecast:?}");
+    let later = job.forecast(at(310.0)).known().unwrap().seconds.mid;
+    assert!((forecast.seconds.mid - later - 10.0).abs() < 1e-6, "time passes between two looks");
+    assert!(job.forecast(at(1000.0)).reason().unwrap().contains("has not been read"), "nobody looks");
+    // All are there, and nothing is written any more.
+    look(&mut job, 1e9, 1010.0);
+    assert_eq!(job.state(at(1011.0)), JobState::Finishing);
+    look(&mut job, 1e9, 1100.0);
+    assert_eq!(job.state(at(1100.0)), JobState::Finished);
+    // The folder was emptied: another run.
+    look(&mut job, 7.0, 2000.0);
+    assert_eq!((job.state(at(2000.0)), job.ended()), (JobState::Waiting, None));
 }

@@ -137,7 +137,7 @@ pub(super) fn forecast(counted: Counted, total: f64, own: Option<Bounds>, earlie
 fn like(counted: &Counted, total: f64, course: &Course) -> Option<((f64, f64), Bounds)> {
     let left = (total - counted.settled).max(0.0);
     let rest = course.last(left)?;
-    let done = counted.settled - counted.first;
+    let done = counted.done();
     let expected = course.between(counted.first, counted.first + done.max(1.0));
     // Until the first item is done only a delay says anything.
     let seen = expected.filter(|expected| done >= 1.0 || counted.seconds > *expected).filter(|_| counted.seconds > 0.0);

@@ -56,6 +56,13 @@ pub(super) struct Counted {
     pub since: f64,
 }
 
+impl Counted {
+    /// Items settled in that time.
+    pub(super) fn done(&self) -> f64 {
+        self.settled - self.first
+    }
+}
+
 impl Items {
     /// Takes what was seen. The job's own clock is better than ours: it knows the time before we came, and a line that
     /// is read late was not written late.
@@ -129,15 +136,39 @@ impl Items {
         Some(Counted { first, settled, seconds: last.seconds_since(began), since })
     }
 
+    /// The count over time.
+    pub(super) fn points(&self) -> impl Iterator<Item = (Time, f64)> {
+        self.points.iter().copied().chain(self.last.filter(|last| self.points.last() != Some(last)))
+    }
+
+    /// The same count by the dozen.
+    pub(super) fn in_units_of(&self, unit: f64) -> Self {
+        let scale = |(moment, settled): &(Time, f64)| (*moment, settled / unit);
+        Self { points: self.points.iter().map(scale).collect(), last: self.last.as_ref().map(scale), ..self.clone() }
+    }
+
+    /// Of the time since the beginning: what the first half brought, and what the second.
+    pub(super) fn halves(&self) -> Option<(f64, f64)> {
+        let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
+        let half = began + Duration::try_from_secs_f64(last.seconds_since(began) / 2.0).ok()?;
+        let middle = self.at(half);
+        Some((middle - first, settled - middle))
+    }
+
     /// How it went.
     pub(super) fn course(&self) -> Course {
         let Some(&(began, _)) = self.points.first() else { return Course::default() };
-        let point = |&(moment, settled): &(Time, f64)| (settled, moment.seconds_since(began));
-        Course::new(&self.points.iter().chain(&self.last).map(point).collect::<Vec<_>>())
+        let point = |(moment, settled): (Time, f64)| (settled, moment.seconds_since(began));
+        Course::new(&self.points().map(point).collect::<Vec<_>>())
     }
 
     /// Seconds until `total` are settled.
     pub(super) fn read(&self, total: f64, now: Time) -> Option<Bounds> {
+        self.read_with(total, now, 1.0)
+    }
+
+    /// The same with so much of a drain as is usual.
+    pub(super) fn read_with(&self, total: f64, now: Time, drain: f64) -> Option<Bounds> {
         let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
         // The count is of that moment, and the time since is on the way to the next one.
         let since = now.since(self.seen_at?).as_secs_f64();
@@ -167,7 +198,7 @@ impl Items {
         let irregular = irregularity(&counts);
         let spread = deviation(&guesses(&pieces, (rest / (seconds / 12.0)).max(1.0), 1.0));
         let chance = (spread * spread + 2.0 * irregular / done + (0.6 * young.sqrt()).powi(2)).sqrt();
-        let ending = (1.0 - (-left / (0.004 * total).max(1.0)).exp()) * whole * irregular;
+        let ending = (1.0 - (-left / (0.004 * total).max(1.0)).exp()) * whole * irregular * drain;
         let [low, mid, high] = DRAIN.map(|drain| drain * ending);
         let centre = rest + mid;
         // The two errors are independent: their distances from the middle add up by squares.

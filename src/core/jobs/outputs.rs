@@ -1,0 +1,190 @@
+//! What a job writes: its output paths, how many bytes are under them, and its end by these alone.
+//!
+//! Apart from [`super`], which counts items. A job of which no source counts any ("uncounted") runs, stalls and ends by its
+//! bytes where its configuration says how many there will be (`total_bytes`). A size that was calculated from another job
+//! is never so exact that it could tell the end, and a job that only writes and has no known end cannot stand still.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Job, Run};
+use crate::config::OutputSize;
+use crate::estimate::eta::{Bytes, Forecast};
+use crate::model::job::OutputReading;
+use crate::model::snapshot::EstimateMode;
+use crate::model::volume::Mount;
+use crate::model::{Answer, Bounds, Time, VolumeId};
+
+/// From forecast to forecast.
+const PAUSE_BETWEEN: Duration = Duration::from_secs(3);
+
+/// A forecast from bytes takes about as long as so many steps of another.
+const STEPS: u64 = 1000;
+
+/// After its end, an output that has lost so much of itself is that of a new run.
+const ANEW: f64 = 0.5;
+
+/// The output of a run that nobody counts.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Written {
+    bytes: Bytes,
+    last: Option<f64>,
+    made: Option<(Bounds, Time)>,
+}
+
+impl Written {
+    /// The bytes of a run that has started.
+    pub(super) fn grown(&self, started: Option<Time>) -> Option<f64> {
+        started.and(self.last)
+    }
+}
+
+impl Job {
+    /// Volumes may have other numbers than when the outputs were measured.
+    pub fn forget_outputs(&mut self) {
+        self.outputs.clear();
+        self.own.clear();
+    }
+
+    /// The output paths were measured; `mount` knows the volumes.
+    pub fn measured<'a>(
+        &mut self,
+        outputs: &[OutputReading],
+        mount: impl Fn(&VolumeId) -> Option<&'a Mount>,
+        at: Time,
+    ) {
+        self.outputs = outputs.to_vec();
+        for output in outputs.iter().filter(|output| output.bytes.is_some()) {
+            if let Some(mount) = output.volume.as_ref().and_then(&mount) {
+                self.run.homes.entry(output.path.clone()).or_insert_with(|| mount.clone());
+            }
+        }
+        let before = self.measured_at.replace(at);
+        if let Some(bytes) = self.bytes_written().filter(|_| self.is_uncounted()) {
+            self.grew(bytes, before, at);
+        }
+    }
+
+    /// The volume on which an output path was first there in this run, when it is on another one now: its mount
+    /// vanished, or something was mounted over it. A volume that was mounted anew may have another number.
+    pub fn moved_from(&self, output: &OutputReading, now: &Mount) -> Option<&Mount> {
+        self.run
+            .homes
+            .get(&output.path)
+            .filter(|home| home.id != now.id && (&home.device, &home.mountpoint) != (&now.device, &now.mountpoint))
+    }
+
+    /// Of each output path, the bytes that no other output below it has.
+    pub fn wrote(&mut self, own: Vec<Option<f64>>, at: Time) {
+        self.own = own;
+        if let Answer::Known(bytes) = self.output_bytes() {
+            self.run.trend.written.record(bytes, at);
+        }
+    }
+
+    /// The bytes of its own under an output path.
+    pub fn own_bytes(&self, output: usize) -> Option<f64> {
+        self.own.get(output).copied().flatten()
+    }
+
+    /// The output paths as last measured.
+    pub fn outputs(&self) -> &[OutputReading] {
+        &self.outputs
+    }
+
+    /// Bytes under its output paths.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn output_bytes(&self) -> Answer<f64> {
+        if self.config.outputs.is_empty() {
+            return Answer::unknown("no outputs: are configured");
+        }
+        if self.outputs.is_empty() {
+            return Answer::unknown("the output paths have not been measured yet");
+        }
+        let mut sum = 0.0;
+        for (place, output) in self.outputs.iter().enumerate() {
+            match self.own_bytes(place).or(output.bytes.map(|bytes| bytes as f64)) {
+                Some(bytes) => sum += bytes,
+                None => {
+                    let reason = output.reason.clone().unwrap_or_else(|| "not measured yet".to_owned());
+                    return Answer::unknown(format!("{}: {reason}", output.path));
+                }
+            }
+        }
+        Answer::Known(sum)
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn bytes_written(&self) -> Option<f64> {
+        if self.config.outputs.is_empty() {
+            return self.merged.bytes;
+        }
+        // Not the bytes of what is read until then: to count something else is no movement.
+        let outputs: Option<f64> = self.outputs.iter().map(|output| output.bytes.map(|bytes| bytes as f64)).sum();
+        outputs.filter(|_| !self.outputs.is_empty())
+    }
+
+    /// How many bytes there will be, of a job of which no source counts the items.
+    fn bytes_in_all(&self) -> Option<f64> {
+        let nobody_counts = self.config.progress.is_empty() && self.readings.is_empty();
+        match self.config.size {
+            Some(OutputSize::TotalBytes(all)) if nobody_counts && !self.config.outputs.is_empty() => Some(all),
+            _ => None,
+        }
+    }
+
+    /// Whether only its bytes tell how far it is.
+    pub fn is_uncounted(&self) -> bool {
+        self.bytes_in_all().is_some()
+    }
+
+    /// How far it is, and what is all of it: items, or bytes where nobody counts them.
+    pub fn standing(&self) -> Option<(f64, f64)> {
+        match self.bytes_in_all() {
+            Some(all) => Some((self.run.written.last?, all)),
+            None => Some((self.settled()?, self.total()?)),
+        }
+    }
+
+    /// A job that nobody counts has all its bytes.
+    pub(super) fn all_bytes_are_there(&self) -> bool {
+        self.bytes_in_all().zip(self.run.written.last).is_some_and(|(all, bytes)| bytes >= all)
+    }
+
+    fn grew(&mut self, bytes: f64, before: Option<Time>, at: Time) {
+        if self.run.ended.is_some() && self.run.written.last.is_some_and(|last| bytes < ANEW * last) {
+            self.run = Run::new(&self.config, self.patience);
+        }
+        if let Some(gap) = before.map(|before| at.since(before)).filter(|gap| *gap > self.patience) {
+            self.run.written.bytes.unwatched(gap);
+        }
+        let last = self.run.written.last.replace(bytes);
+        if self.run.started.is_none() && last.is_some_and(|last| bytes > last) {
+            self.run.started = before;
+        }
+        self.run.written.bytes.record(bytes, at);
+    }
+
+    pub(super) fn forecast_bytes_anew(&mut self, at: Time) -> u64 {
+        if self.run.written.made.is_some_and(|(_, made)| at.since(made) < PAUSE_BETWEEN) {
+            return 0;
+        }
+        let left = self.bytes_in_all().and_then(|all| self.run.written.bytes.read(all, at));
+        self.run.written.made = left.map(|left| (left, at));
+        STEPS
+    }
+
+    /// When all its bytes will be there.
+    pub(super) fn forecast_by_bytes(&self, now: Time) -> Answer<Forecast> {
+        let forecast = self.run.written.made.map(|(left, made)| Forecast {
+            seconds: left.map(|seconds| (seconds - now.since(made).as_secs_f64()).max(0.0)),
+            mode: EstimateMode::Bytes,
+            tokens_per_item: None,
+            drain_share: None,
+            spread_between_blocks: None,
+        });
+        Answer::from_option(forecast, "its output has hardly grown yet")
+    }
+}
