@@ -21,7 +21,17 @@ const ITEMS: f64 = 25_000.0;
 
 /// The reference scenario: answers to `/data`, then hidden states of `layers` layers beside them.
 fn config(layers: u32, prompts: bool) -> Config {
-    let text = format!(
+    parse(&text(layers, prompts))
+}
+
+fn parse(text: &str) -> Config {
+    let loaded = config::parse(text, "test");
+    assert!(loaded.warnings.is_empty(), "{}", config::listing(&loaded.warnings));
+    loaded.config.unwrap()
+}
+
+fn text(layers: u32, prompts: bool) -> String {
+    format!(
         r"
 engines: [{{name: vllm0, url: 'http://127.0.0.1:8000/metrics'}}]
 pipelines:
@@ -40,10 +50,7 @@ pipelines:
         baseline: [{{concurrency: 8, tokens_per_second: 5000}}]
         outputs: [{{path: /data/synth/states}}]
 "
-    );
-    let loaded = config::parse(&text, "test");
-    assert!(loaded.warnings.is_empty(), "{}", config::listing(&loaded.warnings));
-    loaded.config.unwrap()
+    )
 }
 
 /// A closed loop in which each answer has `tokens` tokens and each prompt 200.
@@ -56,12 +63,14 @@ struct Run {
     states: Option<u64>,
     /// What its directory source counts, once the folder is there.
     extracted: Option<f64>,
+    /// Bytes that somebody else writes each second.
+    others: f64,
 }
 
 impl Run {
     fn new(config: Config, tokens: f64) -> Self {
         let world = World::new(Arc::new(config), "test".into(), Time::from_seconds(START));
-        Self { world, now: START, done: 0.0, items: ITEMS, tokens, states: None, extracted: None }
+        Self { world, now: START, done: 0.0, items: ITEMS, tokens, states: None, extracted: None, others: 0.0 }
     }
 
     fn see(&mut self, source: SourceId, fact: Fact) -> Option<Snapshot> {
@@ -133,7 +142,9 @@ impl Run {
                 readonly: false,
             };
             self.see(SourceId::new("mounts"), Fact::Mounts { mounts: vec![mount] });
-            let space = Space { size: 3_000_000_000_000, avail: 2_800_000_000_000 - answers, files: 0, files_free: 0 };
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let used = answers + (self.others * (self.now - START)) as u64;
+            let space = Space { size: 3_000_000_000_000, avail: 2_800_000_000_000 - used, files: 0, files_free: 0 };
             self.see(SourceId::volume("/data"), Fact::Space { volume: volume.clone(), space });
             snapshot = self.see(SourceId::own(), Fact::Tick);
         }
@@ -263,4 +274,58 @@ fn a_job_that_ran_before_has_a_forecast_before_anything_is_done() {
     let left = left.unwrap();
     assert!((left.mid / 1520.0 - 1.0).abs() < 0.15 && left.low < left.high, "{left:?}");
     assert_eq!(first.world.earlier_runs().taught(), 1, "it taught once, whatever is looked at afterwards");
+}
+
+#[test]
+fn a_stage_that_ran_before_has_the_pace_and_the_size_of_then_and_else_says_what_is_missing() {
+    let text: String = text(4, false)
+        .lines()
+        .filter(|line| {
+            !line.contains("baseline") && !line.contains("hidden_states: {") && !line.contains("include_prompt")
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let mut first = Run::new(parse(&text), 1000.0);
+    let snapshot = first.go(100);
+    let states = job(&snapshot, "hidden_states");
+    let reason = |answer: Option<&str>| answer.unwrap().to_owned();
+    assert!(
+        reason(states.eta_seconds.reason()).contains("no earlier run and no baseline tells the pace of hidden_states")
+    );
+    assert!(reason(states.storage.to_come.reason()).contains("nothing says how large its output will be"));
+    assert!(reason(snapshot.pipelines[0].eta_seconds.reason()).contains("the end of hidden_states is not known"));
+
+    let before = |ended: f64, took: f64| {
+        serde_json::json!({"job": "hidden_states", "started": ended - took, "ended": ended, "items": 1000.0, "bytes": 5e9,
+            "scores": []})
+    };
+    let ledger = serde_json::json!({"finished": [before(1e9, 800.0), before(1.1e9, 1250.0), before(1.2e9, 1000.0)]});
+    let mut run = Run::new(parse(&text), 1000.0);
+    run.world.remember_forecasts(serde_json::from_value::<Ledger>(ledger).unwrap());
+    let snapshot = run.go(100);
+    let states = job(&snapshot, "hidden_states");
+    let (start, end) = (states.outlook.starts_at.get().unwrap(), states.predicted_end_at.get().unwrap());
+    assert!((end.mid - start.mid - 25_000.0).abs() < 1.0, "the usual of three: {}", end.mid - start.mid);
+    let span = end.high.unwrap() - end.mid;
+    assert!((6000.0..20_000.0).contains(&span), "the slowest took 31,250 s: {span}");
+    assert_eq!(snapshot.pipelines[0].predicted_end_at, states.predicted_end_at);
+    assert_eq!(states.projected_output_bytes.get().unwrap().mid, 5e6 * ITEMS);
+    assert!(states.storage.basis.as_deref().unwrap().contains("in its last run"));
+}
+
+#[test]
+fn what_others_write_until_the_end_is_not_free_then() {
+    let mut run = Run { others: 5e6, ..Run::new(config(4, false), 1000.0) };
+    let snapshot = run.go(1300);
+    let volume = &snapshot.volumes[0];
+    let others = volume.room.unexplained_bytes_per_second.get().unwrap();
+    assert!((others / 5e6 - 1.0).abs() < 0.05, "{others}");
+    let writer = volume.room.largest_writer.clone().unwrap();
+    assert!(writer.job.is_none() && (writer.bytes_per_second / 5e6 - 1.0).abs() < 0.05, "{writer:?}");
+    let (planned, ends) = (volume.room.planned.get().unwrap().mid, volume.room.work_ends_at.get().unwrap().mid);
+    let left = volume.avail.get().unwrap() - planned - others * (ends - snapshot.at);
+    let said = volume.room.projected_avail.get().unwrap();
+    assert!((said.mid - left).abs() < 1e9 && said.low < Some(said.mid), "{said:?} {left}");
+    let alone = Run::new(config(4, false), 1000.0).go(1300).volumes[0].room.projected_avail.get().unwrap().mid;
+    assert!(said.mid < alone - 1e11, "{} {alone}", said.mid);
 }

@@ -89,7 +89,7 @@ fn lengths_below_nothing_in_a_damaged_state_are_survived() {
         }
     };
     (0..60).for_each(|step| see(&mut eta, step));
-    assert!(eta.by_engine(1e5).is_some());
+    assert!(eta.by_engine(1e5, &[]).is_some());
     let mut kept = serde_json::to_value(&eta).unwrap();
     kept["order"]["all"]["total"] = (-1e9).into();
     kept["throughput"]["joined"] = u32::MAX.into();
