@@ -10,6 +10,9 @@ use crate::Mode;
 use crate::run::{Random, simulate, standing};
 use crate::spine::{EarlierRuns, Said, Spine};
 
+/// A point of a line, from what is said at a share of the time.
+type Read<'a> = &'a dyn Fn(f64, &Said) -> Option<(f64, f64)>;
+
 const SLOTS: usize = 100;
 const ITEMS: usize = 3000;
 const POLL: f64 = 5.0;
@@ -111,7 +114,7 @@ impl Chart {
 "##,
             self.body
         );
-        std::fs::write(folder.join(name), text)
+        longhaul::state::save(folder, name, text.as_bytes())
     }
 }
 
@@ -147,7 +150,7 @@ pub fn draw(folder: &Path) -> std::io::Result<()> {
     running.push((1.0, 0.0));
     done.push((1.0, 100.0));
 
-    let of = |read: &dyn Fn(f64, &Said) -> Option<(f64, f64)>, until: f64| -> Vec<(f64, f64)> {
+    let of = |read: Read<'_>, until: f64| -> Vec<(f64, f64)> {
         said.iter().filter(|(share, _)| *share <= until).filter_map(|(share, said)| read(*share, said)).collect()
     };
     let until = |points: &[(f64, f64)], share: f64| -> Vec<(f64, f64)> {
