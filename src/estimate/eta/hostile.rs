@@ -64,7 +64,7 @@ fn an_engine_may_finish_what_no_line_ever_tells() {
     eta.record(settled(41.0), at(3000.0));
     eta.look(look(8192.0 * 600.0, 1e9), at(3000.0));
     eta.refresh(Some(1e6), at(3000.0));
-    assert_eq!(eta.by_engine(1e6).map(|(forecast, _)| forecast.mode), None);
+    assert_eq!(eta.by_engine(1e6, &[]).map(|(forecast, _)| forecast.mode), None);
 }
 
 /// Doubled nothing for ever.
