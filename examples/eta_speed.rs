@@ -53,6 +53,7 @@ impl Job {
                 aborted: Some(0.0),
                 held: Some(held),
                 by_length: None,
+                lost: 0.0,
             },
             at,
         );

@@ -61,6 +61,9 @@ pub struct Engine {
     restarts: Restarts,
     tokens: f64,
     ended: Ended,
+    /// Requests that ran when their process went away.
+    #[serde(default)]
+    lost: f64,
 }
 
 impl Engine {
@@ -82,6 +85,7 @@ impl Engine {
             restarts: Restarts::default(),
             tokens: 0.0,
             ended: Ended::default(),
+            lost: 0.0,
         }
     }
 
@@ -131,6 +135,7 @@ impl Engine {
     pub fn scraped(&mut self, sample: &EngineSample, at: Time) {
         let verdict = self.restarts.judge(sample, at);
         if verdict == Verdict::Restarted {
+            self.lost += self.sum(|rank| rank.running).unwrap_or(0.0);
             self.ranks.clear();
         }
         // A rank that is not exposed any more must not keep its last rate.
@@ -197,6 +202,7 @@ impl Engine {
             finished,
             finished_tokens: sum(|rank| rank.finished_tokens).and(finished).map(|_| self.ended.tokens),
             aborted: sum(|rank| rank.unfinished).map(|_| self.ended.aborted),
+            lost: self.lost,
             held: sum(|rank| rank.generation_tokens)
                 .zip(sum(|rank| rank.finished_tokens))
                 .map(|(all, finished)| all - finished),

@@ -144,6 +144,7 @@ mod tests {
             aborted: Some(0.0),
             held: None,
             by_length: None,
+            lost: 0.0,
         }
     }
 

@@ -43,6 +43,9 @@ mod wander;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Counts.
+mod lost;
+#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;

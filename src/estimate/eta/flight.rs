@@ -64,6 +64,9 @@ pub struct Look {
     pub finished_tokens: Option<f64>,
     /// Requests that were aborted or failed.
     pub aborted: Option<f64>,
+    /// Requests that ran when their engine's process went away: nothing counts those.
+    #[serde(default)]
+    pub lost: f64,
     /// Tokens of the unfinished: generated less finished since the engine started, where it counts both.
     pub held: Option<f64>,
     /// How long the finished were, by the engine's own histogram. Not kept over a restart: what ended meanwhile is chosen
@@ -83,6 +86,7 @@ impl Look {
             finished: sum(self.finished, other.finished),
             finished_tokens: sum(self.finished_tokens, other.finished_tokens),
             aborted: sum(self.aborted, other.aborted),
+            lost: self.lost + other.lost,
             held: sum(self.held, other.held),
             by_length: self.by_length.zip(other.by_length).and_then(|(one, other)| one.and(other)),
         }
@@ -224,7 +228,9 @@ impl Flight {
         let failed = failed - count(told);
         // A server that breaks connections need not count them.
         let aborted = increase(before.aborted, look.aborted).unwrap_or(0.0).max(failed);
-        self.owed += finished + aborted + look.running - before.running;
+        let lost = (look.lost - before.lost).max(0.0);
+        let ran = before.running - self.lose(lost, before.running);
+        self.owed += finished + aborted + look.running - ran;
         let new = self.owed.floor().max(0.0);
         self.owed = (self.owed - new).max(-look.running);
         // Those that were there before, not those that took their places.
@@ -247,6 +253,26 @@ impl Flight {
         }
         let buckets = before.by_length.zip(look.by_length).and_then(|(before, now)| now.since(&before));
         counted.zip(of_finished).map(|(finished, tokens)| Together { finished, tokens, buckets })
+    }
+
+    /// So many of those that ran are gone with their process, and what it counted as well. Answers with how many that is.
+    fn lose(&mut self, lost: f64, running: f64) -> f64 {
+        let lost = lost.min(running);
+        if lost < 1.0 {
+            return 0.0;
+        }
+        if lost < 0.99 * running {
+            // One engine of several.
+            self.stray *= 1.0 - lost / running;
+            self.drop_evenly(lost);
+            return lost;
+        }
+        // Failures of their items are told later.
+        self.cleared = self.spread(whole(self.survivors(MOST_AGE).iter().sum()), MOST_AGE);
+        (self.stray, self.owed) = (0.0, 0.0);
+        self.cells.clear();
+        self.cleared_at = Some(self.u);
+        running
     }
 
     /// Those that run already when we come: their ages add up to what the engine holds, and are spread as the ages of

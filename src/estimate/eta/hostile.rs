@@ -17,6 +17,7 @@ fn look(finished: f64, running: f64) -> Look {
         aborted: Some(0.0),
         held: Some(1000.0 * running),
         by_length: None,
+        lost: 0.0,
     }
 }
 

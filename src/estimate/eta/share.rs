@@ -56,6 +56,7 @@ impl Part {
             finished: look.finished.map(|count| count * self.requests),
             finished_tokens: look.finished_tokens.map(|tokens| tokens * self.tokens),
             aborted: look.aborted,
+            lost: look.lost * self.tokens,
             held: look.held.map(|held| held * self.tokens),
             by_length: look.by_length.map(|by_length| by_length.scaled(self.requests)),
         }
@@ -156,6 +157,7 @@ mod tests {
                 aborted: None,
                 held: None,
                 by_length: None,
+                lost: 0.0,
             };
             if lines > told {
                 told = lines;

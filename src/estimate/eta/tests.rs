@@ -58,6 +58,7 @@ impl Recorded {
                 aborted: Some(aborted),
                 held: Some(generated - tokens),
                 by_length: None,
+                lost: 0.0,
             };
             eta.look(look, at(when));
             eta.lengths(0, &self.lengths[taken..done as usize], at(when));
@@ -122,6 +123,7 @@ fn half_of(lengths: &[u32]) -> Forecast {
             aborted: Some(0.0),
             held: Some(generated - tokens),
             by_length: None,
+            lost: 0.0,
         };
         eta.look(look, at(second));
         eta.lengths(before as u64, &done[before..], at(second));
@@ -175,7 +177,17 @@ fn lengths_that_were_promised_and_never_came_change_nothing() {
             let (finished, finished_tokens, aborted, held) =
                 (Some(finished), Some(tokens), Some(aborted), Some(generated - tokens));
             eta.look(
-                Look { generated, running, waiting, finished, finished_tokens, aborted, held, by_length: None },
+                Look {
+                    generated,
+                    running,
+                    waiting,
+                    finished,
+                    finished_tokens,
+                    aborted,
+                    held,
+                    by_length: None,
+                    lost: 0.0,
+                },
                 at(when),
             );
             eta.record(Evidence { settled: done + failed, failed, own_clock: None }, at(when));
@@ -215,6 +227,7 @@ fn a_gap_in_which_nobody_looked_is_left_out() {
                 aborted: Some(aborted),
                 held: Some(generated - tokens),
                 by_length: None,
+                lost: 0.0,
             };
             eta.look(look, now);
             eta.look(look, now);
@@ -246,6 +259,7 @@ fn the_reference_scenario() {
             aborted: Some(0.0),
             held: Some(generated - 1066.0 * finished),
             by_length: None,
+            lost: 0.0,
         };
         eta.look(look, at(second));
         eta.record(Evidence { settled: finished, failed: 0.0, own_clock: None }, at(second));
@@ -277,6 +291,7 @@ fn steady(polls: u32, running: f64, per_poll: f64, factor: f64) -> Eta {
                 aborted: Some(0.0),
                 held: Some(1000.0 * f64::from(poll) * per_poll - tokens),
                 by_length: None,
+                lost: 0.0,
             },
             at(second),
         );
@@ -316,6 +331,7 @@ fn other_clients_on_the_engine_leave_the_count() {
         aborted: Some(0.0),
         held: Some(9000.0),
         by_length: None,
+        lost: 0.0,
     };
     eta.look(look, at(500.0));
     eta.refresh(Some(5000.0), at(500.0));
@@ -343,6 +359,7 @@ proptest! {
                 generated, running, waiting, finished: Some(settled), finished_tokens: Some(tokens), aborted: None,
                 held: Some(generated - tokens),
                 by_length: None,
+ lost: 0.0,
             };
             eta.look(look, at(now));
             eta.lengths(0, &[length as u32], at(now));
@@ -372,6 +389,7 @@ proptest! {
                 let look = Look {
                     generated: tokens + 500.0 * running, running, waiting: 0.0, finished: Some(done),
                     finished_tokens: Some(tokens), aborted: Some(0.0), held: Some(500.0 * running), by_length: None,
+ lost: 0.0,
                 };
                 let mut facts = [0, 1, 2];
                 facts.rotate_left(order(nth) % 3);
@@ -401,6 +419,7 @@ proptest! {
             let look = Look {
                 generated: 100.0 * second, running: 8.0, waiting: 0.0, finished: Some(f64::from(finished)),
                 finished_tokens: None, aborted: None, held: None, by_length: None,
+ lost: 0.0,
             };
             eta.look(look, at(second));
             eta.record(Evidence { settled: items.floor(), failed: 0.0, own_clock: None }, at(second));

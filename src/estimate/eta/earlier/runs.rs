@@ -72,6 +72,7 @@ fn watch(
                     aborted: Some(0.0),
                     held: Some(generated - finished),
                     by_length: None,
+                    lost: 0.0,
                 },
                 now,
             );
