@@ -89,8 +89,20 @@ mod tests {
         sum
     }
 
+    /// In a process of its own: other tests would map their pages again meanwhile.
     #[test]
     fn pages_of_the_program_go_and_it_runs_on() {
+        const ALONE: &str = "LONGHAUL_TEST_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let test = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "rest::tests::pages_of_the_program_go_and_it_runs_on"])
+                .env(ALONE, "1")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&test.stdout);
+            assert!(test.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
         let before = resident();
         give_back();
         let after = resident();

@@ -19,7 +19,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr_iter, memchr2, memchr3, memmem, memrchr};
+use memchr::{memchr, memchr_iter, memchr2, memchr3, memmem, memrchr};
 
 use super::bars::{Bars, Run, is_same};
 use super::renames;
@@ -346,6 +346,10 @@ impl Parts {
                 let counts = before.get(sign + 1..)?.strip_prefix(b"|")?;
                 // Behind the bar and its blank.
                 let start = memrchr(b'|', counts)? + 2;
+                // Of two frames spliced, one's count and the other's clock.
+                if memchr(b'|', counts.get(..start - 2)?).is_some() {
+                    return None;
+                }
                 let (done, total) = split(counts.get(start - 1..)?.strip_prefix(b" ")?)?;
                 let head = Part(0..sign.checked_sub(3)?);
                 // The rest of another frame, or a number that the percentage would be a part of.
@@ -463,6 +467,7 @@ mod tests {
             ("gen:   5%|▍  | 12/250 [0:00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/250 [1:00:60<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 1gen:   6%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
+            ("gen:   5%|▍  | 12/250 [00:10<03:00, █▍  | 15/250 [00:12<02:50,  1.40s/it]", None),
             ("loss 0.5100%|▍  | 250/250 [00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|\x1b]0;▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
             (
