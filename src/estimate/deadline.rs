@@ -4,10 +4,8 @@
 //! high bound the one above, since a run can be late by much more than it can be early. A forecast without an interval
 //! has no probability: a yes or no from a single number would be the certainty that it does not have.
 
+use super::normal;
 use crate::model::{Answer, Bounds};
-
-/// The 90 % quantile of the standard normal distribution.
-const Z90: f64 = 1.281_551_565_5;
 
 /// The probability that what has `left` seconds left is done within `until` seconds.
 pub fn met(left: Bounds, until: f64) -> Answer<f64> {
@@ -20,24 +18,16 @@ pub fn met(left: Bounds, until: f64) -> Answer<f64> {
     if left.mid <= 0.0 {
         return Answer::Known(1.0);
     }
-    let spread = if until >= left.mid { (high / left.mid).ln() } else { (left.mid / low.max(1e-9)).ln() } / Z90;
+    let spread =
+        if until >= left.mid { (high / left.mid).ln() } else { (left.mid / low.max(1e-9)).ln() } / normal::NINETY;
     let distance = (until / left.mid).ln();
     Answer::Known(if spread > 1e-9 {
-        normal(distance / spread)
+        normal::below(distance / spread)
     } else if distance >= 0.0 {
         1.0
     } else {
         0.0
     })
-}
-
-/// The distribution function of the standard normal distribution, to 1e-7 (Abramowitz and Stegun, 26.2.17).
-fn normal(z: f64) -> f64 {
-    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
-    let poly =
-        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
-    let tail = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt() * poly;
-    (if z >= 0.0 { 1.0 - tail } else { tail }).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod drift;
 pub mod earlier;
 pub mod eta;
 pub mod fill;
+mod normal;
 pub mod one_shot;
 pub mod pace;
 pub mod rate;

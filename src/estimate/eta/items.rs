@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Evidence;
 use super::course::Course;
 use super::wander::{Guess, guesses};
+use crate::estimate::normal::NINETY;
 use crate::model::{Bounds, Time};
 
 /// Points that are kept; then every other goes.
@@ -26,9 +27,6 @@ const FEW: f64 = 10.0;
 
 /// Until this many finished the pace may be far from what it will be: they are the short ones of the first batch.
 const UNSURE: f64 = 100.0;
-
-/// The 90 % quantile of the normal distribution.
-const NINETY: f64 = 1.2816;
 
 /// The count over time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -10,6 +10,7 @@
 //! tails that no run ever had: the upper ends of the intervals grew tenfold.
 
 use super::histogram::Bins;
+use crate::estimate::normal;
 
 /// Deviations of the logarithm of the length, with prior weights; none is a constant hazard.
 pub(super) const SHAPES: [(Option<f64>, f64); 4] =
@@ -25,50 +26,73 @@ const LEAST: f64 = 1e-12;
 /// The logarithms of the mean hazards of the bins that end at `edges`, for the lognormal of this deviation that explains
 /// the data best.
 pub(super) fn fitted(bins: &Bins, deviation: f64) -> Vec<f64> {
-    let score = |middle: f64, refusals: f64| -> f64 {
-        hazards(&bins.edges, middle, deviation, refusals)
-            .zip(bins.events.iter().zip(&bins.exposure))
-            .map(|(hazard, (ended, exposed))| ended * hazard.ln() - exposed * hazard)
-            .sum()
-    };
+    let places = Places::of(&bins.edges);
     let mut best = (f64::NEG_INFINITY, 0.0, 0.0);
-    for refusals in REFUSALS {
-        // Of typical lengths from 3 to a million tokens the best one of a grid, which is then made finer around it.
-        let (mut from, mut steps, mut step) = (1.0_f64, 26_u32, 0.5_f64);
-        for _ in 0..4 {
-            let middles = (0..=steps).map(|nth| from + f64::from(nth) * step);
-            let scored = middles.map(|middle| (score(middle, refusals), middle, refusals));
-            let Some(found) = scored.max_by(|a, b| a.0.total_cmp(&b.0)) else { break };
-            if found.0 > best.0 {
-                best = found;
+    // Of typical lengths from 3 to a million tokens the best one of a grid, which is then made finer around it.
+    let (mut from, mut steps, mut step) = (1.0_f64, 26_u32, 0.5_f64);
+    for _ in 0..4 {
+        for middle in (0..=steps).map(|nth| from + f64::from(nth) * step) {
+            let mut scores = [0.0; REFUSALS.len()];
+            for (place, (ended, exposed)) in places.parts(middle, deviation).zip(bins.events.iter().zip(&bins.exposure))
+            {
+                for (score, refusals) in scores.iter_mut().zip(REFUSALS) {
+                    let hazard = place.hazard(refusals);
+                    *score += ended * hazard.ln() - exposed * hazard;
+                }
             }
-            (from, steps) = (found.1 - step, 8);
-            step /= 4.0;
+            for (score, refusals) in scores.into_iter().zip(REFUSALS) {
+                if score > best.0 {
+                    best = (score, middle, refusals);
+                }
+            }
         }
+        (from, steps) = (best.1 - step, 8);
+        step /= 4.0;
     }
     let (_, middle, refusals) = best;
     let mut most = f64::NEG_INFINITY;
-    hazards(&bins.edges, middle, deviation, refusals)
-        .map(|hazard| {
-            most = most.max(hazard.ln());
+    places
+        .parts(middle, deviation)
+        .map(|part| {
+            most = most.max(part.hazard(refusals).ln());
             most
         })
         .collect()
 }
 
-fn hazards(edges: &[f64], middle: f64, deviation: f64, refusals: f64) -> impl Iterator<Item = f64> {
-    let (mut from, mut before) = (0.0, 0.0);
-    edges.iter().map(move |&edge| {
-        let until = cumulative((edge.ln() - middle) / deviation);
-        let early = match edge.ln() > middle {
-            true => 0.0,
-            false if from > 0.0 => refusals * (edge / from).ln(),
-            false => refusals,
-        };
-        let hazard = ((until - before).max(0.0) + early) / (edge - from);
-        (from, before) = (edge, until);
-        hazard.max(LEAST)
-    })
+/// Bins: the logarithm of where each ends, over how many e-folds it goes, and how wide it is.
+struct Places(Vec<(f64, f64, f64)>);
+
+/// What a shape puts into a bin, by the lognormal and by refusals of one in each e-fold, and the width.
+struct Part {
+    shape: f64,
+    early: f64,
+    width: f64,
+}
+
+impl Places {
+    fn of(edges: &[f64]) -> Self {
+        let froms = std::iter::once(&0.0).chain(edges);
+        // All refusals below the first edge are one e-fold.
+        let e_folds = |from: f64, edge: f64| if from > 0.0 { (edge / from).ln() } else { 1.0 };
+        Self(froms.zip(edges).map(|(&from, &edge)| (edge.ln(), e_folds(from, edge), edge - from)).collect())
+    }
+
+    fn parts(&self, middle: f64, deviation: f64) -> impl Iterator<Item = Part> {
+        let mut before = 0.0;
+        self.0.iter().map(move |&(edge, e_folds, width)| {
+            let until = cumulative((edge - middle) / deviation);
+            let shape = (until - before).max(0.0);
+            before = until;
+            Part { shape, early: if edge > middle { 0.0 } else { e_folds }, width }
+        })
+    }
+}
+
+impl Part {
+    fn hazard(&self, refusals: f64) -> f64 {
+        ((self.shape + refusals * self.early) / self.width).max(LEAST)
+    }
 }
 
 /// The hazard of a standard normal added up until `z`: the negative logarithm of its upper tail.
@@ -77,16 +101,7 @@ fn cumulative(z: f64) -> f64 {
         // Mills' ratio: the tail is the density over z, within 4 % here.
         return 0.5 * z * z + (z * std::f64::consts::TAU.sqrt()).ln();
     }
-    -(1.0 - lower(z)).ln()
-}
-
-/// The share of a standard normal below `z`, within 1e-7 (Abramowitz and Stegun, 26.2.17).
-pub(super) fn lower(z: f64) -> f64 {
-    const FACTORS: [f64; 5] = [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
-    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
-    let polynomial = FACTORS.iter().fold(0.0, |sum, factor| (sum + factor) * t);
-    let tail = (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt() * polynomial;
-    if z < 0.0 { tail } else { 1.0 - tail }
+    -(1.0 - normal::below(z)).ln()
 }
 
 #[cfg(test)]
@@ -94,8 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_normal_and_its_hazard_are_right_and_shapes_only_rise() {
-        assert!((lower(1.281_55) - 0.9).abs() < 1e-5 && (lower(-1.281_55) - 0.1).abs() < 1e-5);
+    fn the_hazard_of_the_normal_is_right_and_shapes_only_rise() {
         assert!((cumulative(0.0) - 2.0_f64.ln()).abs() < 1e-6);
         assert!((cumulative(5.000_1) - cumulative(4.999_9)).abs() < 0.05);
         let edges: Vec<f64> = (1..30).map(|bin| 4.0 * 1.4_f64.powi(bin)).collect();

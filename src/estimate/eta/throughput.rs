@@ -52,8 +52,6 @@ pub(super) struct Throughput {
     /// The newest interval: it counts once the next one shows that no pause began in it.
     newest: Option<Span>,
     after_pause: bool,
-    /// Seconds in which nothing could move.
-    pub(super) paused_seconds: f64,
 }
 
 impl Throughput {
@@ -65,7 +63,7 @@ impl Throughput {
             return;
         }
         if tokens <= 0.0 {
-            self.pause(seconds);
+            self.pause();
             return;
         }
         if let Some(before) = self.newest.take() {
@@ -82,11 +80,10 @@ impl Throughput {
         });
     }
 
-    /// Nothing could move for so long.
-    pub(super) fn pause(&mut self, seconds: f64) {
+    /// Nothing could move for a while.
+    pub(super) const fn pause(&mut self) {
         self.newest = None;
         self.after_pause = true;
-        self.paused_seconds += seconds;
     }
 
     /// Of all that was measured only this share was the job's.
