@@ -83,6 +83,7 @@ impl Machine {
                 size: None,
                 reason: None,
                 on_expected_mount: None,
+                counted_at: None,
             };
             self.see(at, SourceId::outputs(&job), Fact::Outputs { job, outputs: vec![output] });
         }

@@ -119,6 +119,7 @@ impl Run {
                 files: bytes.map(|_| 1),
                 reason: bytes.is_none().then(|| format!("{path} does not exist")),
                 on_expected_mount: None,
+                counted_at: None,
                 avail: None,
                 size: None,
             };

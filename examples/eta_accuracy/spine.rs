@@ -130,6 +130,7 @@ impl<'a> Spine<'a> {
                 files: Some(1),
                 reason: None,
                 on_expected_mount: None,
+                counted_at: None,
                 avail: None,
                 size: None,
             };

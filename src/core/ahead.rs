@@ -215,7 +215,7 @@ impl World {
             let already = written.get().unwrap_or(0.0);
             let at_end = match (planned, &known.missing) {
                 // What is done is done, whatever it was planned to take.
-                (Some(bytes), _) if done.is_some() && already > 0.0 => {
+                (Some(bytes), _) if done.is_some() && already > 0.0 && !matches!(size, OutputSize::TotalBytes(_)) => {
                     Answer::Known(bytes.map(|bytes| already + bytes * left))
                 }
                 (Some(bytes), _) => Answer::Known(bytes.map(|bytes| bytes.max(already))),
@@ -239,7 +239,7 @@ impl World {
                 ),
                 _ => (
                     Answer::unknown(
-                        "nothing says how large its output will be: set bytes_per_item, bytes_per_token or hidden_states",
+                        "nothing says how large its output will be: set total_bytes, bytes_per_item, bytes_per_token or hidden_states",
                     ),
                     None,
                 ),

@@ -64,6 +64,11 @@ pub struct Engine {
     /// Requests that ran when their process went away.
     #[serde(default)]
     lost: f64,
+    /// Who gave the last sample is not known; those that ran by the last one of which it is.
+    #[serde(default)]
+    doubtful: bool,
+    #[serde(default)]
+    ran: f64,
 }
 
 impl Engine {
@@ -86,6 +91,8 @@ impl Engine {
             tokens: 0.0,
             ended: Ended::default(),
             lost: 0.0,
+            doubtful: false,
+            ran: 0.0,
         }
     }
 
@@ -135,7 +142,7 @@ impl Engine {
     pub fn scraped(&mut self, sample: &EngineSample, at: Time) {
         let verdict = self.restarts.judge(sample, at);
         if verdict == Verdict::Restarted {
-            self.lost += self.sum(|rank| rank.running).unwrap_or(0.0);
+            self.lost += self.ran;
             self.ranks.clear();
         }
         // A rank that is not exposed any more must not keep its last rate.
@@ -152,6 +159,10 @@ impl Engine {
         self.reason = None;
         self.last_scrape = Some(at);
         self.sample = sample.clone();
+        self.doubtful = verdict == Verdict::Doubtful;
+        if !self.doubtful {
+            self.ran = self.sum(|rank| rank.running).unwrap_or(0.0);
+        }
     }
 
     fn record(&mut self, sample: &EngineSample, at: Time) {
@@ -186,9 +197,10 @@ impl Engine {
         self.last_scrape.map(|_| self.tokens)
     }
 
-    /// What its last scrape says to an estimate; `None` without the gauges and counters that it needs.
+    /// What its last scrape says to an estimate; `None` without the gauges and counters that it needs, and of a process that
+    /// may be another one.
     pub fn look(&self, now: Time) -> Option<Look> {
-        if self.restarts.several(now) {
+        if self.doubtful || self.restarts.several(now) {
             return None;
         }
         let sum = |read: fn(&RankSample) -> Option<f64>| self.sum(read);

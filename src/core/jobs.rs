@@ -54,6 +54,9 @@ pub struct Job {
     own: Vec<Option<f64>>,
     #[serde(default)]
     measured_at: Option<Time>,
+    /// By this run of ours.
+    #[serde(skip)]
+    measured_here: bool,
     #[serde(skip)]
     merged: Merged,
     /// For its engine or the job before it, see [`Job::waits_for`].
@@ -143,6 +146,7 @@ impl Job {
             process: Process::default(),
             own: Vec::new(),
             measured_at: None,
+            measured_here: false,
             merged: Merged::default(),
             waits: false,
             run,
@@ -167,6 +171,10 @@ impl Job {
         self.run.taken.retain(|source, _| kept.contains(source));
         self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
         if config.outputs != self.config.outputs {
+            if self.is_uncounted() {
+                // Growth of another folder is none of this one.
+                (self.run, self.measured_at) = (Run::new(&config, self.patience), None);
+            }
             self.outputs.clear();
             self.own.clear();
         }
@@ -189,7 +197,10 @@ impl Job {
 
     /// Whether what counts its items was read by this run of ours, and not only by an earlier one.
     pub fn was_read(&self) -> bool {
-        self.counting().all(|seen| !seen.before)
+        match self.is_uncounted() {
+            true => self.measured_here,
+            false => self.counting().all(|seen| !seen.before),
+        }
     }
 
     /// A progress source was read.
@@ -247,7 +258,7 @@ impl Job {
     /// done it waits, and that is no stall, however long a model takes to load: its folder or its log may have been made
     /// in advance.
     pub fn waits_for(&mut self, something: bool) {
-        self.waits = something && self.settled().is_none_or(|settled| settled == 0.0);
+        self.waits = something && self.progress().is_none_or(|progress| progress == 0.0);
     }
 
     /// Its process was looked for, or nobody could.
@@ -300,15 +311,13 @@ impl Job {
     #[cfg(test)]
     pub fn tick(&mut self, engine_tokens: Option<f64>, at: Time) {
         self.advance(engine_tokens, at);
-        self.forecast_anew(&[], at);
+        self.forecast_anew(|_| Vec::new(), at);
     }
 
     /// Time passed; `engine_tokens` is what the job's engines generated so far. Makes no new forecast: with very many jobs
     /// each has its turn.
     pub fn advance(&mut self, engine_tokens: Option<f64>, at: Time) {
-        // What nobody counts moves by its bytes, once they grew.
-        let settled = self.settled().or_else(|| self.run.written.grown(self.run.started));
-        let counts = Counts { settled, engine_tokens, bytes: self.bytes_written() };
+        let counts = Counts { settled: self.progress(), engine_tokens, bytes: self.bytes_written() };
         let (written_at, looked_at) = (self.merged.written_at, self.looked_at());
         self.run.moves.record(counts, written_at, looked_at, at);
         self.run.writes.record(Counts { engine_tokens: None, ..counts }, written_at, looked_at, at);
@@ -319,7 +328,7 @@ impl Job {
     }
 
     /// Makes a new forecast, if there is reason to, with what earlier runs taught; answers with the steps that it took.
-    pub fn forecast_anew(&mut self, earlier: &[Earlier<'_>], at: Time) -> u64 {
+    pub fn forecast_anew<'a>(&mut self, earlier: impl FnOnce(&config::Job) -> Vec<Earlier<'a>>, at: Time) -> u64 {
         if self.run.ended.is_some() {
             return 0;
         }
@@ -329,7 +338,8 @@ impl Job {
         let total = self.total();
         // One that has not begun may begin at any time, however long the others took.
         let begun = !self.waits && self.run.moves.last_moved().is_some();
-        self.run.eta.refresh_after(if begun { earlier } else { &[] }, total, at)
+        let earlier = if begun { earlier(&self.config) } else { Vec::new() };
+        self.run.eta.refresh_after(&earlier, total, at)
     }
 
     /// What the run teaches for the next one, once it has ended.
@@ -458,6 +468,11 @@ impl Job {
     /// Items that will not come again.
     pub fn settled(&self) -> Option<f64> {
         self.merged.settled(self.total())
+    }
+
+    /// What moves while it runs: items, or bytes where nobody counts them, once they grew.
+    fn progress(&self) -> Option<f64> {
+        self.settled().or_else(|| self.run.written.grown(self.run.started))
     }
 
     /// When what counts its items was last read; of several parts the one that was not read for longest.

@@ -157,7 +157,6 @@ impl Roster {
                 self.turn = (first + nth) % count;
                 return;
             }
-            let earlier = earlier(&job.config);
             steps += job.forecast_anew(&earlier, at);
         }
     }

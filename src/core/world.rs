@@ -349,7 +349,7 @@ impl World {
                     bytes: job.output_bytes().get(),
                 };
                 let (ended, news) = (outcome.ended, self.ledger.finish(&name, outcome));
-                if let Some(lesson) = job.lesson().filter(|_| news) {
+                if news && let Some(lesson) = job.lesson() {
                     self.earlier.learn(&name, &job.config.engines, lesson, ended);
                 }
             } else if !job.is_complete()

@@ -1,8 +1,8 @@
 //! What ended runs taught ([`Lesson`]), by job, for the next run of the same name.
 //!
 //! Kept over restarts in a file of its own, so all moments are Unix seconds. The last three runs of a job are kept, each
-//! by itself and not as an average: a job that changed is like its last run and not like the one before. A run counts half
-//! as much as the one after it, and all of them less with every month that passes.
+//! by itself and not as an average: a job that changed is like its last run and not like the one before. A run counts
+//! about a third of the one after it, and all of them less with every month that passes.
 
 use std::collections::BTreeMap;
 

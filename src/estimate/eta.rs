@@ -193,6 +193,8 @@ pub struct Eta {
     held: f64,
     changed: bool,
     made: Option<Made>,
+    /// Since when what earlier runs taught counts: from then on a delay says something.
+    begun: Option<Time>,
 }
 
 /// The forecast as it was made.
@@ -302,6 +304,9 @@ impl Eta {
         let look = self.part.map_or(look, |part| part.of(look));
         let settled = self.evidence.map_or(0.0, |evidence| evidence.settled);
         let before = self.flight.last();
+        if before.is_some_and(|before| look.lost > before.lost) {
+            self.share.skip();
+        }
         if before.is_none() {
             self.first_look = Some(look).filter(|_| !self.followed);
             self.midway = look.running >= 1.0;
@@ -335,7 +340,7 @@ impl Eta {
             let tokens = look.generated - before.generated;
             if self.starved || before.running < 0.5 && self.made.is_some() {
                 // It ran empty, or began to fill, at some moment in between.
-                self.throughput.pause(seconds);
+                self.throughput.pause();
             } else {
                 self.throughput.record(seconds, tokens, (before.running, look.running));
             }
@@ -395,7 +400,7 @@ impl Eta {
 
     /// The engines did not answer, or nobody asked them: the time until they do again is no time in which anything is known to move.
     pub fn engine_down(&mut self) {
-        self.throughput.pause(0.0);
+        self.throughput.pause();
         self.looked_at = None;
     }
 
@@ -490,6 +495,11 @@ impl Eta {
             self.made = None;
             return 0;
         };
+        if !earlier.is_empty() {
+            self.begun.get_or_insert(now);
+            // Until something is done the time that passes is all there is to see.
+            self.changed |= self.items.counted(now).is_some_and(|counted| counted.done() < 1.0);
+        }
         let due = self.made.is_none_or(|made| {
             #[allow(clippy::float_cmp)] // A copy.
             let other = made.total != total;
@@ -547,7 +557,10 @@ impl Eta {
             // It is of the moment of the last look.
             return Some((Made { forecast, at: self.scraped_at.unwrap_or(now), total }, steps));
         }
-        let (own, counted) = (self.items.read(total, now), self.items.counted(now)?);
+        let (own, mut counted) = (self.items.read(total, now), self.items.counted(now)?);
+        if counted.done() < 1.0 {
+            counted.seconds = self.begun.map_or(0.0, |begun| now.since(begun).as_secs_f64());
+        }
         let seconds = earlier::forecast(counted, total, own, earlier)?;
         let forecast = Forecast {
             seconds,

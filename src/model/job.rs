@@ -106,6 +106,9 @@ pub struct OutputReading {
     /// Bytes of all files under it, by allocated blocks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<u64>,
+    /// When they had been counted: they are repeated until they are counted again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub counted_at: Option<Time>,
     /// Files under it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub files: Option<u64>,

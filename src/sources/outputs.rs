@@ -40,6 +40,8 @@ pub struct Measured {
     pub files: Option<u64>,
     /// What is missing in the numbers, and why.
     pub reason: Option<String>,
+    /// When the pass ended.
+    pub at: Option<Time>,
 }
 
 /// Measures one path again and again.
@@ -94,7 +96,7 @@ impl Measurer {
     }
 
     fn finish(&mut self, measured: Measured, now: Time) {
-        self.measured = Some(measured);
+        self.measured = Some(Measured { at: Some(now), ..measured });
         self.not_before = Some(now + self.spent * REST);
         self.spent = Duration::ZERO;
         self.pass = None;
@@ -207,7 +209,7 @@ impl Pass {
             1 => format!("not everything was counted: {first}"),
             _ => format!("not everything was counted: {first}, and {} more", times - 1),
         });
-        Measured { bytes: Some(self.bytes), files: Some(self.files), reason }
+        Measured { bytes: Some(self.bytes), files: Some(self.files), reason, at: None }
     }
 }
 

@@ -88,6 +88,7 @@ pub fn output(
                 reading.reason = Some(format!("{} does not exist yet", reading.path));
             } else if let Some(measured) = measured {
                 reading.bytes = measured.bytes;
+                reading.counted_at = measured.at;
                 reading.files = measured.files;
                 reading.reason = measured.reason;
             } else {
@@ -117,6 +118,7 @@ fn empty(output: &Output) -> OutputReading {
         size: None,
         reason: None,
         on_expected_mount: None,
+        counted_at: None,
     }
 }
 
@@ -183,7 +185,7 @@ pub fn rooted(kind: &ProgressKind, rootfs: &Path) -> ProgressKind {
 mod tests {
     use super::*;
     use crate::config::JsonFields;
-    use crate::model::FailureKind;
+    use crate::model::{FailureKind, Time};
 
     #[test]
     fn a_report_goes_out_once_in_a_round_when_all_parts_are_in() {
@@ -231,7 +233,7 @@ mod tests {
         );
         let config = |path: &str, mount: &str| Output { path: path.into(), expect_mount: Some(mount.into()) };
         let place = |path: &str, exists, device: &str| Ok(Place { path: path.into(), exists, device: device.into() });
-        let counted = Measured { bytes: Some(5), files: Some(1), reason: None };
+        let counted = Measured { bytes: Some(5), files: Some(1), reason: None, at: Some(Time::from_seconds(7.0)) };
 
         let reading = output(&config("/data/o", "/data"), &table, place("/data/o", true, "8:2"), Some(counted.clone()));
         assert_eq!((reading.bytes, reading.on_expected_mount, reading.reason), (Some(5), Some(true), None));

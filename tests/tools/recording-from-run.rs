@@ -193,6 +193,7 @@ fn files(args: &Args, moments: Vec<&Sizes>) -> Vec<Observation> {
             size: None,
             reason: bytes.is_none().then(|| format!("{} does not exist yet", output(args))),
             on_expected_mount: None,
+            counted_at: None,
         }];
         let fact = Fact::Outputs { job: job.clone(), outputs };
         observations.push(Observation { at, source: SourceId::outputs(&job), took: None, fact });

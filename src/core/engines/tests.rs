@@ -273,3 +273,21 @@ fn a_counter_that_moves_at_the_end_of_requests_is_a_rate_and_never_a_standstill(
     assert!(engine.tokens_per_second(at(995.0)).is_some());
     assert_eq!(engine.look(at(995.0)), None, "what is in flight is not known");
 }
+
+#[test]
+fn who_ran_by_a_scrape_that_may_be_of_another_process_is_not_lost() {
+    let of = |tokens: f64, running: f64| EngineSample {
+        process_start: None,
+        ..of_ranks([("0".to_owned(), rank(tokens, running, 0.0))])
+    };
+    let mut engine = engine();
+    engine.scraped(&of(5000.0, 100.0), at(0.0));
+    assert_eq!(engine.look(at(0.0)).map(|look| (look.running, look.lost)), Some((100.0, 0.0)));
+    // A restart that nobody can be sure of for two scrapes more.
+    for (second, tokens, running) in [(5.0, 10.0, 3.0), (10.0, 20.0, 7.0)] {
+        engine.scraped(&of(tokens, running), at(second));
+        assert_eq!(engine.look(at(second)), None);
+    }
+    engine.scraped(&of(30.0, 40.0), at(15.0));
+    assert_eq!(engine.look(at(15.0)).map(|look| (look.running, look.lost)), Some((40.0, 100.0)));
+}

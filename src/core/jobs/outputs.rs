@@ -31,6 +31,8 @@ const ANEW: f64 = 0.5;
 pub(super) struct Written {
     bytes: Bytes,
     last: Option<f64>,
+    /// When these were counted.
+    at: Option<Time>,
     made: Option<(Bounds, Time)>,
 }
 
@@ -61,9 +63,11 @@ impl Job {
                 self.run.homes.entry(output.path.clone()).or_insert_with(|| mount.clone());
             }
         }
-        let before = self.measured_at.replace(at);
-        if let Some(bytes) = self.bytes_written().filter(|_| self.is_uncounted()) {
-            self.grew(bytes, before, at);
+        // What does not answer was not looked at, and a number that is repeated until the next pass is of the last one.
+        if self.bytes_written().is_some() {
+            let counted_at = outputs.iter().filter_map(|output| output.counted_at).min();
+            self.measured_at = self.measured_at.max(Some(counted_at.unwrap_or(at)));
+            self.measured_here = true;
         }
     }
 
@@ -81,6 +85,9 @@ impl Job {
         self.own = own;
         if let Answer::Known(bytes) = self.output_bytes() {
             self.run.trend.written.record(bytes, at);
+            if self.is_uncounted() && self.measured_at > self.run.written.at {
+                self.grew(bytes, at);
+            }
         }
     }
 
@@ -153,10 +160,12 @@ impl Job {
         self.bytes_in_all().zip(self.run.written.last).is_some_and(|(all, bytes)| bytes >= all)
     }
 
-    fn grew(&mut self, bytes: f64, before: Option<Time>, at: Time) {
+    fn grew(&mut self, bytes: f64, now: Time) {
+        let at = self.measured_at.unwrap_or(now);
         if self.run.ended.is_some() && self.run.written.last.is_some_and(|last| bytes < ANEW * last) {
             self.run = Run::new(&self.config, self.patience);
         }
+        let before = self.run.written.at.replace(at);
         if let Some(gap) = before.map(|before| at.since(before)).filter(|gap| *gap > self.patience) {
             self.run.written.bytes.unwatched(gap);
         }

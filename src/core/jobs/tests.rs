@@ -45,6 +45,7 @@ fn bytes(bytes: u64) -> Vec<OutputReading> {
         size: None,
         reason: None,
         on_expected_mount: None,
+        counted_at: None,
     }]
 }
 
@@ -119,6 +120,21 @@ fn b76_the_configured_total_makes_an_eta_where_the_log_has_none() {
     assert_eq!(job.forecast(at(200.0)).known().unwrap().seconds.mid, 200.0);
 }
 
+/// An output path as it was measured.
+fn output(volume: Option<VolumeId>, bytes: Option<u64>) -> OutputReading {
+    OutputReading {
+        path: "/data/out".into(),
+        volume,
+        bytes,
+        files: None,
+        avail: None,
+        size: None,
+        reason: None,
+        on_expected_mount: None,
+        counted_at: None,
+    }
+}
+
 /// influxdata/telegraf#16871: a mount that vanished is not an emptier disk.
 #[test]
 fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {
@@ -130,16 +146,7 @@ fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {
         readonly: false,
     };
     let home = mount("0:51", "filer:/export", "/data");
-    let on = |id: &str, bytes| OutputReading {
-        path: "/data/out".into(),
-        volume: Some(VolumeId::new(id)),
-        bytes,
-        files: None,
-        avail: None,
-        size: None,
-        reason: None,
-        on_expected_mount: None,
-    };
+    let on = |id: &str, bytes| output(Some(VolumeId::new(id)), bytes);
     let mut job = job();
     let root = mount("8:1", "/dev/sda1", "/");
     // Not there yet: where it would be made says nothing.
@@ -166,17 +173,8 @@ fn lengths_that_say_they_are_the_last_there_can_be_are_survived() {
 fn look(job: &mut Job, bytes: f64, second: f64) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bytes = Some(bytes as u64);
-    let output = OutputReading {
-        path: "/data/out".into(),
-        volume: None,
-        bytes,
-        files: None,
-        avail: None,
-        size: None,
-        reason: None,
-        on_expected_mount: None,
-    };
-    job.measured(&[output], |_| None, at(second));
+    job.measured(&[output(None, bytes)], |_| None, at(second));
+    job.wrote(Vec::new(), at(second));
     job.tick(None, at(second));
 }
 
@@ -206,4 +204,48 @@ fn a_job_that_nobody_counts_ends_by_its_bytes() {
     // The folder was emptied: another run.
     look(&mut job, 7.0, 2000.0);
     assert_eq!((job.state(at(2000.0)), job.ended()), (JobState::Waiting, None));
+}
+
+/// What a slow file system does not count anew, and what does not answer, says nothing of the time since.
+#[test]
+fn only_what_was_counted_is_growth_and_is_looked_at() {
+    let mut job = job();
+    job.config.size = Some(OutputSize::TotalBytes(1e9));
+    assert!(!job.was_read());
+    let counted = |job: &mut Job, bytes: f64, counted_at: f64, second: f64| {
+        let reading = OutputReading { counted_at: Some(at(counted_at)), ..output(None, Some(bytes as u64)) };
+        job.measured(&[reading], |_| None, at(second));
+        job.wrote(Vec::new(), at(second));
+        job.tick(None, at(second));
+    };
+    // A pass every half a minute, repeated at each poll.
+    for poll in 0..120_u32 {
+        let pass = f64::from(poll / 6);
+        counted(&mut job, 1e6 * 30.0 * pass, 30.0 * pass, 5.0 * f64::from(poll));
+    }
+    assert!(job.was_read());
+    let forecast = *job.forecast(at(600.0)).known().unwrap();
+    let right = (1e9 - 1e6 * 570.0) / 1e6 - 30.0;
+    assert!((forecast.seconds.mid / right - 1.0).abs() < 0.05, "{forecast:?}");
+    // It hangs.
+    for poll in 120..240_u32 {
+        job.measured(&[output(None, None)], |_| None, at(5.0 * f64::from(poll)));
+        job.tick(None, at(5.0 * f64::from(poll)));
+    }
+    assert!(job.forecast(at(1195.0)).reason().unwrap().contains("has not been read"));
+}
+
+#[test]
+fn another_output_of_a_job_that_nobody_counts_is_another_run() {
+    let mut job = job();
+    job.config.size = Some(OutputSize::TotalBytes(1e9));
+    for step in 0..=60_u32 {
+        look(&mut job, 1e6 * f64::from(step), 5.0 * f64::from(step));
+    }
+    assert!(job.forecast(at(300.0)).known().is_some());
+    let other = vec![config::Output { path: "/data/other".into(), expect_mount: None }];
+    let config = config::Job { outputs: other, ..job.config.clone() };
+    let job = job.reconfigured(config, Duration::from_secs(5));
+    assert!(job.forecast(at(300.0)).known().is_none());
+    assert_eq!(job.started(), None);
 }

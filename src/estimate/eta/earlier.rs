@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::course::Course;
 use super::histogram::Histogram;
 use super::items::Counted;
-use super::shapes::lower;
 use super::{Eta, FEWEST};
+use crate::estimate::normal::{self, NINETY};
 use crate::model::Bounds;
 
 /// Fewer items than this teach nothing.
@@ -38,9 +38,6 @@ const DRAIN: f64 = 0.35;
 
 /// Just before the end anything can be several times as long, and not more.
 const WIDEST: f64 = 1.5;
-
-/// The 90 % quantile of the normal distribution.
-const NINETY: f64 = 1.2816;
 
 /// Tokens a second as a function of how many run, as far as it goes over runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -74,7 +71,6 @@ pub struct Earlier<'a> {
 impl Eta {
     /// What a run that has ended teaches.
     pub fn lesson(&self) -> Option<Lesson> {
-        let course = self.items.course();
         let settled = self.evidence.map_or(0.0, |evidence| evidence.settled);
         if settled < FEWEST_ITEMS {
             return None;
@@ -84,7 +80,7 @@ impl Eta {
             let (half, deviation) = learned.half();
             KnownLaw { half, deviation }
         });
-        Some(Lesson { lengths: self.order.all().clone(), law, course })
+        Some(Lesson { lengths: self.order.all().clone(), law, course: self.items.course() })
     }
 }
 
@@ -139,7 +135,8 @@ fn like(counted: &Counted, total: f64, course: &Course) -> Option<((f64, f64), B
     let rest = course.last(left)?;
     let done = counted.done();
     let expected = course.between(counted.first, counted.first + done.max(1.0));
-    // Until the first item is done only a delay says anything.
+    // Until the first item is done only a delay says anything, and what is waited for it is not to come any more.
+    let waited = expected.filter(|_| done < 1.0).map_or(counted.since, |expected| counted.seconds.min(expected));
     let seen = expected.filter(|expected| done >= 1.0 || counted.seconds > *expected).filter(|_| counted.seconds > 0.0);
     let (mean, variance, likelihood) = match seen {
         Some(expected) => {
@@ -158,7 +155,7 @@ fn like(counted: &Counted, total: f64, course: &Course) -> Option<((f64, f64), B
     let deviation = (variance + REST * REST + drain * drain).sqrt().min(WIDEST);
     let rest = rest * mean.exp();
     let bounds = Bounds::new(rest * (-NINETY * deviation).exp(), rest, rest * (NINETY * deviation).exp());
-    Some((likelihood, bounds.map(|seconds| (seconds - counted.since).max(0.0))))
+    Some((likelihood, bounds.map(|seconds| (seconds - waited).max(0.0))))
 }
 
 /// 10, 50 and 90 % of several forecasts with their weights.
@@ -168,7 +165,7 @@ fn together(guesses: &[(f64, Bounds)]) -> Bounds {
         let one = |(weight, bounds): &(f64, Bounds)| {
             let away = seconds - bounds.mid;
             let side = if away < 0.0 { bounds.mid - bounds.least() } else { bounds.most() - bounds.mid };
-            weight * lower((NINETY * away / side.max(1e-9)).clamp(-40.0, 40.0))
+            weight * normal::below((NINETY * away / side.max(1e-9)).clamp(-40.0, 40.0))
         };
         guesses.iter().map(one).sum::<f64>() / all
     };

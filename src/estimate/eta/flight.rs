@@ -160,8 +160,10 @@ pub(super) struct Flight {
     ended: f64,
     /// What of `held` belongs to requests that are gone.
     stray: f64,
-    /// Unfinished requests that were gone when the engine was seen empty, and u then.
+    /// Unfinished requests that were seen to be gone and of which no failure is told yet, and until which u one can be.
     cleared: Vec<Aged>,
+    cleared_until: f64,
+    /// u when the engine was last seen empty.
     cleared_at: Option<f64>,
 }
 
@@ -222,14 +224,18 @@ impl Flight {
         while self.marks.len() > MAX_MARKS {
             self.marks.pop_front();
         }
-        // Failures are told late: those of an engine that was seen empty meanwhile are accounted for already.
+        let lost = (look.lost - before.lost).max(0.0);
+        let ran = before.running - self.lose(lost, before.running);
+        // Failures are told late, or while the engine is down: those of requests that were seen to be gone are accounted for
+        // already. After as long as any answer took they are of later ones: who lost these has tried them again.
+        if self.u > self.cleared_until {
+            self.cleared.clear();
+        }
         let told = whole(failed).min(self.cleared.len());
         self.gone = self.cleared.drain(..told).collect();
         let failed = failed - count(told);
         // A server that breaks connections need not count them.
         let aborted = increase(before.aborted, look.aborted).unwrap_or(0.0).max(failed);
-        let lost = (look.lost - before.lost).max(0.0);
-        let ran = before.running - self.lose(lost, before.running);
         self.owed += finished + aborted + look.running - ran;
         let new = self.owed.floor().max(0.0);
         self.owed = (self.owed - new).max(-look.running);
@@ -249,7 +255,7 @@ impl Flight {
             let step = self.u - from;
             self.cleared.iter_mut().for_each(|one| one.age = (one.age - step).max(1.0));
             self.cells.clear();
-            self.cleared_at = Some(self.u);
+            (self.cleared_at, self.cleared_until) = (Some(self.u), self.u + self.longest);
         }
         let buckets = before.by_length.zip(look.by_length).and_then(|(before, now)| now.since(&before));
         counted.zip(of_finished).map(|(finished, tokens)| Together { finished, tokens, buckets })
@@ -264,14 +270,16 @@ impl Flight {
         if lost < 0.99 * running {
             // One engine of several.
             self.stray *= 1.0 - lost / running;
+            let dropped = self.spread(whole(lost), MOST_AGE);
+            self.cleared.extend(dropped);
+            self.cleared_until = self.u + self.longest;
             self.drop_evenly(lost);
             return lost;
         }
-        // Failures of their items are told later.
         self.cleared = self.spread(whole(self.survivors(MOST_AGE).iter().sum()), MOST_AGE);
         (self.stray, self.owed) = (0.0, 0.0);
         self.cells.clear();
-        self.cleared_at = Some(self.u);
+        (self.cleared_at, self.cleared_until) = (Some(self.u), self.u + self.longest);
         running
     }
 

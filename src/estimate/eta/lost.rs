@@ -7,15 +7,24 @@ const SPEED: f64 = 10.0;
 const POLL: f64 = 5.0;
 const ITEMS: usize = 3000;
 
-/// A run in which the engine is gone for a minute at second 600, and begins anew with what was lost: the forecast at second
-/// 1000 over the truth.
-fn after_a_crash(with_lengths: bool) -> f64 {
+/// What becomes of the items that were lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    /// They are done again, and nobody told of an error.
+    Again,
+    /// They failed for good, and the job says so while the engine is down.
+    Failed,
+}
+
+/// A run in which the engine is gone for a minute at second 600: the forecast at second 1000 over the truth.
+fn after_a_crash(with_lengths: bool, then: Then) -> f64 {
     let at = |seconds: f64| Time::from_seconds(1e9 + seconds);
     let mut random = Random::new(5);
     let mut waiting: Vec<f64> = (0..ITEMS).map(|_| 1800.0f64.mul_add(random.uniform(), 100.0)).collect();
     let mut eta = Eta::new(Settings { lengths: with_lengths, max_tokens: None, seed: 1 });
     let mut slots: Vec<(f64, f64)> = Vec::new();
     let (mut generated, mut tokens, mut done, mut lost, mut held) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    let mut failed = 0.0;
     let (mut second, mut forecast) = (0.0, 0.0);
     loop {
         let down = (600.0..660.0).contains(&second);
@@ -23,7 +32,10 @@ fn after_a_crash(with_lengths: bool) -> f64 {
         if down {
             lost += slots.len() as f64;
             held = 0.0;
-            waiting.extend(slots.drain(..).map(|(length, _)| length));
+            match then {
+                Then::Again => waiting.extend(slots.drain(..).map(|(length, _)| length)),
+                Then::Failed => failed += slots.drain(..).count() as f64,
+            }
             eta.engine_down();
         } else {
             while slots.len() < SLOTS
@@ -60,12 +72,12 @@ fn after_a_crash(with_lengths: bool) -> f64 {
         if with_lengths {
             eta.lengths(0, &new, at(second));
         }
-        eta.record(Evidence { settled: done, failed: 0.0, own_clock: None }, at(second));
+        eta.record(Evidence { settled: done + failed, failed, own_clock: None }, at(second));
         if (second - 1000.0).abs() < 0.1 {
             eta.refresh(Some(ITEMS as f64), at(second));
             forecast = eta.read(Some(ITEMS as f64), at(second)).known().unwrap().seconds.mid;
         }
-        if done >= ITEMS as f64 {
+        if done + failed >= ITEMS as f64 {
             return forecast / (second - 1000.0);
         }
         second += POLL;
@@ -75,7 +87,9 @@ fn after_a_crash(with_lengths: bool) -> f64 {
 #[test]
 fn a_crash_of_the_engine_makes_no_request_old() {
     for with_lengths in [true, false] {
-        let ratio = after_a_crash(with_lengths);
-        assert!((0.85..1.15).contains(&ratio), "lengths: {with_lengths}, {ratio}");
+        for then in [Then::Again, Then::Failed] {
+            let ratio = after_a_crash(with_lengths, then);
+            assert!((0.85..1.15).contains(&ratio), "lengths: {with_lengths}, {then:?}, {ratio}");
+        }
     }
 }

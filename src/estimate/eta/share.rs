@@ -36,6 +36,16 @@ struct Mark {
     step: f64,
 }
 
+impl Mark {
+    /// Leaves out what came between two others.
+    fn shift(&mut self, from: Self, to: Self) {
+        self.lines += to.lines - from.lines;
+        self.tokens += to.tokens - from.tokens;
+        self.finished += to.finished - from.finished;
+        self.finished_tokens += to.finished_tokens - from.finished_tokens;
+    }
+}
+
 /// The job's part of the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
@@ -79,15 +89,28 @@ pub(super) enum Verdict {
 #[serde(default)]
 pub(super) struct Share {
     marks: Vec<Mark>,
+    skips: bool,
 }
 
 impl Share {
+    /// A process of the engines went away, and with it the count of what it finished last: nothing is compared from the
+    /// mark before until the next one.
+    pub(super) const fn skip(&mut self) {
+        self.skips = true;
+    }
+
     /// New lines came: how many there are by now, their tokens where lines tell them, and what the engines say.
     pub(super) fn record(&mut self, lines: f64, tokens: Option<f64>, look: Look, step: f64) {
         let (Some(finished), Some(finished_tokens)) = (look.finished, look.finished_tokens) else { return };
         // Without the tokens of lines, the share of requests is the share of tokens.
         let tokens = tokens.unwrap_or(f64::NAN);
-        self.marks.push(Mark { lines, tokens, finished, finished_tokens, step });
+        let mark = Mark { lines, tokens, finished, finished_tokens, step };
+        if std::mem::take(&mut self.skips)
+            && let Some(last) = self.marks.pop()
+        {
+            self.marks.iter_mut().for_each(|one| one.shift(last, mark));
+        }
+        self.marks.push(mark);
         if self.marks.len() > MAX_MARKS {
             let mut place = 0;
             self.marks.retain(|_| {
@@ -142,12 +165,21 @@ mod tests {
 
     /// Both sides after so many polls in which the engines finish `all` and the job `own(poll)` of them, told by fifties.
     fn watched(polls: u32, all: f64, own: impl Fn(u32) -> f64) -> Verdict {
+        watched_through_a_crash(polls, all, own, None)
+    }
+
+    /// After the poll of a crash, what the engines finished since the one before is not counted.
+    fn watched_through_a_crash(polls: u32, all: f64, own: impl Fn(u32) -> f64, crash: Option<u32>) -> Verdict {
         let mut share = Share::default();
-        let (mut done, mut told) = (0.0, 0.0);
+        let (mut done, mut told, mut finished) = (0.0, 0.0, 0.0);
         for poll in 1..=polls {
             done += own(poll);
             let lines = f64::floor(done / 50.0) * 50.0;
-            let finished = all * f64::from(poll);
+            if crash == Some(poll) {
+                share.skip();
+            } else {
+                finished += all;
+            }
             let look = Look {
                 generated: 1000.0 * finished,
                 running: 40.0,
@@ -174,5 +206,12 @@ mod tests {
         let Verdict::Steady(part) = watched(100, 10.0, |_| 8.0) else { panic!("steady") };
         assert!((part.requests - 0.8).abs() < 0.03 && (part.tokens - 0.8).abs() < 0.03, "{part:?}");
         assert_eq!(watched(100, 10.0, |poll| if poll < 50 { 10.0 } else { 4.0 }), Verdict::Unsteady);
+    }
+
+    #[test]
+    fn what_a_crash_took_from_the_counters_is_no_other_engine() {
+        assert_eq!(watched_through_a_crash(6, 200.0, |_| 200.0, Some(4)), Verdict::Whole);
+        let steady = watched_through_a_crash(100, 200.0, |_| 160.0, Some(60));
+        assert!(matches!(steady, Verdict::Steady(_)), "what was known before is not forgotten: {steady:?}");
     }
 }
