@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use longhaul::alerts::Rules;
 use longhaul::config::Config;
 use longhaul::core::{Core, Histories, State};
+use longhaul::estimate::earlier::EarlierRuns;
 use longhaul::model::engine::{EngineSample, Lengths};
 use longhaul::model::job;
 use longhaul::model::volume::Space;
@@ -27,10 +28,23 @@ use super::versions;
 /// A case that takes longer hangs: the slowest ones take a second of an unoptimised build.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a run of ours left, and what its sources say next.
-struct Left {
+/// What a run of ours left.
+#[derive(Clone)]
+struct Pieces {
     histories: Value,
     state: Value,
+    earlier: Value,
+}
+
+impl Pieces {
+    fn all(&mut self) -> [&mut Value; 3] {
+        [&mut self.histories, &mut self.state, &mut self.earlier]
+    }
+}
+
+/// The same, and what its sources say next.
+struct Left {
+    pieces: Pieces,
     config: Arc<Config>,
     kept_at: Time,
     sample: EngineSample,
@@ -39,10 +53,11 @@ struct Left {
 impl Left {
     fn read() -> Self {
         let histories: Value = versions::restore(1, "histories.json");
+        let (state, earlier) = (versions::restore(1, "state.json"), versions::restore(1, "earlier.json"));
         let sample = serde_json::from_value(histories["engines"]["all"][0]["sample"].clone()).unwrap();
         let kept_at = Time::from_micros(histories["at"].as_i64().unwrap());
         let config = Arc::new(versions::config(&histories));
-        Self { histories, state: versions::restore(1, "state.json"), config, kept_at, sample }
+        Self { pieces: Pieces { histories, state, earlier }, config, kept_at, sample }
     }
 
     /// After so many steps of five seconds the sources say this.
@@ -88,13 +103,15 @@ impl Left {
     }
 
     /// Goes on with it.
-    fn go_on(&self, histories: &Value, state: &Value) {
-        let histories: Histories = serde_json::from_value(histories.clone()).unwrap_or_default();
-        let state: State = serde_json::from_value(state.clone()).unwrap_or_default();
+    fn go_on(&self, pieces: Pieces) {
+        let histories: Histories = serde_json::from_value(pieces.histories).unwrap_or_default();
+        let state: State = serde_json::from_value(pieces.state).unwrap_or_default();
+        let earlier: EarlierRuns = serde_json::from_value(pieces.earlier).unwrap_or_default();
         let started = self.kept_at + Duration::from_secs(3);
         let rules = Rules::parse(&[(longhaul::alerts::EMBEDDED.0.to_owned(), longhaul::alerts::EMBEDDED.1.to_owned())]);
         let mut core = Core::new(Arc::clone(&self.config), rules.unwrap(), "box".into(), TimeZone::UTC, started, state);
         core.resume(histories, false);
+        core.remember_runs(earlier);
         let first = Observation { at: started, source: SourceId::own(), took: None, fact: Fact::Tick };
         is_sensible(&core.observe(&first).unwrap().snapshot);
         for observation in (0..4).flat_map(|step| self.observe(step)) {
@@ -104,6 +121,7 @@ impl Left {
         }
         serde_json::from_slice::<State>(&serde_json::to_vec(&core.state()).unwrap()).unwrap();
         serde_json::from_slice::<Histories>(&serde_json::to_vec(&core.histories()).unwrap()).unwrap();
+        serde_json::from_slice::<EarlierRuns>(&serde_json::to_vec(core.earlier_runs()).unwrap()).unwrap();
     }
 }
 
@@ -190,26 +208,25 @@ fn change(value: &mut Value, places: &[String], (place, other): &(Index, Index))
 #[test]
 fn absurd_values_neither_stop_it_nor_hold_it_up_nor_are_told() {
     let left = Arc::new(Left::read());
-    left.go_on(&left.histories, &left.state);
-    let (mut of_histories, mut of_state) = (Vec::new(), Vec::new());
-    places(&left.histories, "", &mut of_histories);
-    places(&left.state, "", &mut of_state);
+    left.go_on(left.pieces.clone());
+    let all_places = left.pieces.clone().all().map(|piece| {
+        let mut found = Vec::new();
+        places(piece, "", &mut found);
+        found
+    });
     let cases = std::env::var("LONGHAUL_ABSURD").map_or(16, |count| count.parse().unwrap());
-    let changes = prop::collection::vec((any::<bool>(), any::<(Index, Index)>()), 1..4);
+    let changes = prop::collection::vec((0..all_places.len(), any::<(Index, Index)>()), 1..4);
     let mut runner = TestRunner::new(Cases { cases, failure_persistence: None, ..Cases::default() });
     let outcome = runner.run(&changes, |changes| {
-        let (mut histories, mut state) = (left.histories.clone(), left.state.clone());
+        let mut pieces = left.pieces.clone();
         let mut made = Vec::new();
-        for (in_state, change_of) in &changes {
-            made.push(match in_state {
-                true => change(&mut state, &of_state, change_of),
-                false => change(&mut histories, &of_histories, change_of),
-            });
+        for (piece, change_of) in &changes {
+            made.push(change(pieces.all()[*piece], &all_places[*piece], change_of));
         }
         let (done, waits) = mpsc::channel();
         let left = Arc::clone(&left);
         let goes_on = move || {
-            left.go_on(&histories, &state);
+            left.go_on(pieces);
             let _ = done.send(());
         };
         let goes_on = std::thread::Builder::new().name("case".into()).spawn(goes_on).unwrap();

@@ -9,6 +9,7 @@ use longhaul::alerts::Rules;
 use longhaul::clock::{Clock, Line, Since};
 use longhaul::config::{self, Config};
 use longhaul::core::{Core, Histories, State};
+use longhaul::estimate::earlier::EarlierRuns;
 use longhaul::model::{Fact, Observation, SourceId, Time};
 use longhaul::notify::outbox::Entry;
 use longhaul::state::{self, Restored};
@@ -94,4 +95,31 @@ fn version_1_of_the_other_pieces_is_read() {
     assert!(clock.now() > Time::from_micros(1_796_085_183_347_306), "it does not go back");
     let mail: Entry = restore(1, "outbox/01796085204-4c47fe14d96024f0-0000-8ad1bf50.json");
     assert_eq!(mail.message.subject, "[INFO] JobFinished synth on vm");
+}
+
+#[test]
+fn version_1_of_what_an_ended_run_taught_makes_a_sure_forecast_of_the_next_one() {
+    let (earlier, text): (EarlierRuns, Value) = (restore(1, "earlier.json"), restore(1, "earlier.json"));
+    assert_eq!(serde_json::to_value(&earlier).unwrap(), text, "nothing of it is lost");
+    let mut config = config(&restore(1, "histories.json"));
+    config.jobs[0].total = Some(3000.0);
+    let name = config.jobs[0].name.clone();
+    let started = Time::from_seconds(text["jobs"][name.as_str()][0]["ended"].as_f64().unwrap() + 3600.0);
+    let rules = Rules::parse(&[(longhaul::alerts::EMBEDDED.0.to_owned(), longhaul::alerts::EMBEDDED.1.to_owned())]);
+    let mut core =
+        Core::new(Arc::new(config), rules.unwrap(), "box:10787".into(), TimeZone::UTC, started, State::default());
+    core.remember_runs(earlier);
+    let mut eta = None;
+    for second in 0..=10_u32 {
+        let (at, done) = (started + std::time::Duration::from_secs(1) * second, f64::from(46 * second));
+        let reading = longhaul::model::job::Reading { done: Some(done), failed: Some(0.0), ..Default::default() };
+        let source = SourceId::progress(&name, "jsonl");
+        let progress = Fact::Progress { job: name.clone(), reading };
+        core.observe(&Observation { at, source, took: None, fact: progress });
+        let tick = Observation { at, source: SourceId::own(), took: None, fact: Fact::Tick };
+        eta = core.observe(&tick).unwrap().snapshot.jobs[0].eta_seconds.get();
+    }
+    // At so many it had 63 seconds left then, and was a second earlier.
+    let eta = eta.unwrap();
+    assert!((60.0..72.0).contains(&eta.mid) && eta.least() > 50.0 && eta.most() < 80.0, "{eta:?}");
 }
