@@ -84,6 +84,8 @@ impl World {
         let mut gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
         gone.extend(gone_engines.iter().map(SourceId::engine));
         self.sources.retain(|source| !gone.contains(source));
+        // A way out that failed may be mended by this, or not be used any more: the next attempt says so.
+        self.integrations.values_mut().for_each(|integration| integration.reason = None);
     }
 
     /// By the wall clock.
@@ -571,3 +573,6 @@ fn sources_of(config: &Config) -> BTreeSet<SourceId> {
     });
     engines.chain(pools).chain(jobs).chain(config.jobs_dir.iter().map(|_| SourceId::jobs_dir())).collect()
 }
+
+#[cfg(test)]
+mod tests;
