@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{Configs, Snapshots, own, with_each};
+use super::{Configs, RETRY, Snapshots, own, with_each};
 use crate::clock::Clock;
 use crate::config::{AlertingMode, Alertmanager, Config};
 use crate::model::snapshot::{AlertState, AlertView};
@@ -25,9 +25,6 @@ use crate::sources::http::{self, Limits, Request};
 
 /// Between posts that say nothing new: Prometheus' `rules.alert.resend-delay`.
 const RESEND: Duration = Duration::from_secs(60);
-
-/// After a post that failed.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// For so long it is told again that something ended.
 const REMEMBERED: Duration = Duration::from_secs(15 * 60);
@@ -160,7 +157,8 @@ impl Told {
         }
         let firing = &self.firing;
         self.ended.retain(|labels, (_, at)| !firing.contains_key(labels) && lasted(now, *at) < REMEMBERED);
-        if self.firing.is_empty() && self.ended.is_empty() {
+        // After a failure an empty post is due as well: it says whether the next alert would get through.
+        if self.firing.is_empty() && self.ended.is_empty() && !self.failing {
             return None;
         }
         let pause = if self.failing { RETRY } else { RESEND };

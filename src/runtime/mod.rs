@@ -283,6 +283,9 @@ async fn until(stopping: watch::Receiver<bool>, work: impl Future<Output = ()>) 
     }
 }
 
+/// After a post or a heartbeat that failed.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// The configuration as it is reloaded.
 type Configs = watch::Receiver<Arc<Config>>;
 /// What the core makes of each tick; `None` before the first.

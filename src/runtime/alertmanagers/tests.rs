@@ -82,6 +82,20 @@ fn what_failed_is_tried_sooner_and_a_clock_that_is_set_back_holds_nothing_up() {
     assert!(told.due(&snapshot(-3600.0, &["A"])).is_some());
 }
 
+#[test]
+fn one_that_failed_is_asked_until_it_answers_though_there_is_nothing_to_tell() {
+    let mut told = Told::new(Duration::from_secs(15));
+    assert_eq!(due(&mut told, 0.0, &["A"]).unwrap(), ["A until 240"]);
+    assert_eq!(due(&mut told, 1.0, &[]).unwrap(), ["A until 1"]);
+    told.failing = true;
+    // By now nobody has to hear of the end any more.
+    assert_eq!(due(&mut told, 901.0, &[]).unwrap(), [""; 0]);
+    assert_eq!(due(&mut told, 910.0, &[]), None);
+    assert_eq!(due(&mut told, 911.0, &[]).unwrap(), [""; 0]);
+    told.failing = false;
+    assert_eq!(due(&mut told, 2000.0, &[]), None);
+}
+
 #[tokio::test]
 async fn posts_are_counted_and_a_refusal_is_said() {
     let server =
