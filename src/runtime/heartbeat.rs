@@ -5,7 +5,8 @@
 //! surely as a process that is gone.
 //!
 //! It holds nobody up: a task of its own, a deadline, one request at a time. A beat that failed is a fact like any other
-//! delivery (a counter, a line on the page) and a line in the log when it begins to fail; the next one comes at its time.
+//! delivery (a counter, a line on the page) and a line in the log when it begins to fail. The next one does not wait for
+//! its time then: a switch gives a beat that is late a few minutes at most.
 //! The path of the URL is the secret of such services, so no message has it.
 
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::{Configs, Snapshots, own, with_each};
+use super::{Configs, RETRY, Snapshots, own, with_each};
 use crate::clock::Clock;
 use crate::config::Heartbeat;
 use crate::model::{Fact, Failure, FailureKind, Observation};
@@ -72,6 +73,9 @@ async fn beat(heartbeat: &Heartbeat, mut snapshots: Snapshots, clock: Clock, out
             _ => {}
         }
         failing = failure.is_some();
+        if failing {
+            interval.reset_after(RETRY.min(heartbeat.interval));
+        }
         let fact = Fact::Delivery { integration: INTEGRATION.to_owned(), failure };
         if out.send(own(&clock, fact)).await.is_err() {
             return;

@@ -18,13 +18,21 @@ struct Run {
 }
 
 fn config(url: Option<&str>) -> Arc<Config> {
-    let text = url.map_or_else(String::new, |url| format!("notify: {{heartbeat: {{url: '{url}'}}}}"));
-    Arc::new(crate::config::parse(&text, "test").config.unwrap())
+    each(url, "1m")
+}
+
+fn each(url: Option<&str>, interval: &str) -> Arc<Config> {
+    let heartbeat = |url| format!("notify: {{heartbeat: {{url: '{url}', interval: {interval}}}}}");
+    Arc::new(crate::config::parse(&url.map_or_else(String::new, heartbeat), "test").config.unwrap())
 }
 
 impl Run {
     fn start(url: Option<&str>) -> Self {
-        let (configs, followed) = watch::channel(config(url));
+        Self::by(config(url))
+    }
+
+    fn by(config: Arc<Config>) -> Self {
+        let (configs, followed) = watch::channel(config);
         let (snapshots, seen) = watch::channel(None);
         let (out, facts) = mpsc::channel(100);
         let task = tokio::spawn(follow(followed, seen, Clock::start(), out));
@@ -78,6 +86,19 @@ async fn a_core_that_stands_still_has_no_heartbeat() {
     assert_eq!(paths(&server).len(), 1, "and nobody was told that we live");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_beat_that_failed_is_tried_again_soon_and_not_only_at_its_time() {
+    for (interval, seconds) in [("1h", [15, 40, 65]), ("5s", [15, 35, 55])] {
+        let mut run = Run::by(each(Some("http://127.0.0.1:1/ping"), interval));
+        let began = tokio::time::Instant::now();
+        // No core ticks, so each of them fails when its patience ends, and nothing is asked of the network.
+        for second in seconds {
+            assert!(failure(run.facts.recv().await.unwrap()).is_some());
+            assert_eq!(began.elapsed().as_secs(), second, "{interval}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_does_not_get_through_is_said_without_the_secret_path() {
     let gone = Server::always(answer(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")).await;
@@ -102,6 +123,10 @@ async fn a_reload_moves_begins_and_ends_it() {
     assert_eq!(run.next().await, None);
     assert_eq!((paths(&one).len(), paths(&two).len()), (1, 1));
     run.configs.send_replace(config(None));
+    // Five beats would be due in this time, which runs by itself.
+    tokio::time::pause();
+    assert!(tokio::time::timeout(Duration::from_secs(300), run.next()).await.is_err(), "it has ended");
+    tokio::time::resume();
     drop(run.configs);
     run.task.await.unwrap();
 }
