@@ -5,7 +5,8 @@
 //! both ends. Expired silences are kept for five days, so that somebody can see what was muted and make it again.
 //!
 //! The hazard is that whoever may silence decides how much memory is used: everything is bounded, the compiled patterns
-//! included, and what has ended makes room for what is new.
+//! included, and what has ended makes room for what is new. The other one is a bound that was not there when a silence was
+//! made: one that was kept goes on, or an upgrade would mail what somebody wanted to be left alone by.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ pub const MOST: usize = 200;
 pub const MOST_MATCHERS: usize = 32;
 /// Bytes of a name, a value, an author; a comment may have four times as many.
 const MOST_BYTES: usize = 1024;
-/// Regular expressions of one, and bytes of a compiled one, which a list of names as long as it may be needs: 200 MiB in
+/// Regular expressions of a new one, and bytes of a compiled one, which a list of names as long as it may be needs: 200 MiB in
 /// all, should somebody be up to that.
 const MOST_PATTERNS: usize = 4;
 const MOST_PATTERN: usize = 256 << 10;
@@ -78,21 +79,25 @@ impl Compiled {
 
 /// Says what is wrong with a silence that somebody wants.
 pub fn check(silence: &Silence) -> Result<(), String> {
-    if silence.matchers.is_empty() || silence.matchers.len() > MOST_MATCHERS {
-        return Err(format!("invalid silence: it needs 1 to {MOST_MATCHERS} matchers"));
-    }
     if silence.matchers.iter().filter(|matcher| matcher.is_regex).count() > MOST_PATTERNS {
         return Err(format!("invalid silence: it has more than {MOST_PATTERNS} regular expressions"));
     }
-    let mut says_something = false;
+    compile(silence).map(|_| ())
+}
+
+/// Its matchers, if it is one that can be kept.
+fn compile(silence: &Silence) -> Result<Vec<Compiled>, String> {
+    if silence.matchers.is_empty() || silence.matchers.len() > MOST_MATCHERS {
+        return Err(format!("invalid silence: it needs 1 to {MOST_MATCHERS} matchers"));
+    }
+    let mut all = Vec::with_capacity(silence.matchers.len());
     for matcher in &silence.matchers {
         if matcher.name.is_empty() || matcher.name.len() > MOST_BYTES || matcher.value.len() > MOST_BYTES {
             return Err(format!("invalid silence: a label name or value has to have at most {MOST_BYTES} bytes"));
         }
-        let compiled = Compiled::new(matcher).map_err(|error| format!("invalid silence: {error}"))?;
-        says_something |= !compiled.matches("");
+        all.push(Compiled::new(matcher).map_err(|error| format!("invalid silence: {error}"))?);
     }
-    if !says_something {
+    if all.iter().all(|matcher| matcher.matches("")) {
         return Err("invalid silence: at least one matcher must not match the empty string".to_owned());
     }
     if !silence.starts_at.is_finite() || !silence.ends_at.is_finite() || silence.ends_at <= silence.starts_at {
@@ -101,7 +106,7 @@ pub fn check(silence: &Silence) -> Result<(), String> {
     if silence.created_by.len() > MOST_BYTES || silence.comment.len() > 4 * MOST_BYTES {
         return Err(format!("invalid silence: an author has at most {MOST_BYTES} bytes, a comment four times as many"));
     }
-    Ok(())
+    Ok(all)
 }
 
 impl Silences {
@@ -122,8 +127,7 @@ impl Silences {
     /// Takes one, in the place of the one with its id. What is wrong with it was said by [`check`] to whoever wanted it; a
     /// recording that was tampered with is not obeyed.
     pub fn put(&mut self, silence: Silence, now: f64) {
-        let compiled: Result<Vec<Compiled>, String> = silence.matchers.iter().map(Compiled::new).collect();
-        let (Ok(()), Ok(compiled)) = (check(&silence), compiled) else { return };
+        let Ok(compiled) = compile(&silence) else { return };
         self.list.retain(|known| known.id != silence.id && now - known.ends_at < RETAINED);
         if self.list.len() >= MOST {
             // The one that ended first.
@@ -245,6 +249,18 @@ mod tests {
         let good = vec![matcher("a", "=", "x")];
         assert!(check(&silence(1, good.clone(), 2.0, 1.0)).is_err());
         assert!(check(&silence(1, good, 2.0, f64::INFINITY)).is_err());
+    }
+
+    #[test]
+    fn one_that_was_kept_from_before_there_was_a_bound_goes_on() {
+        let mut matchers = vec![matcher("alertname", "=~", "Volume.*"); 31];
+        matchers.push(matcher("mountpoint", "=", "/data"));
+        let kept = silence(1, matchers, 0.0, 10.0);
+        assert!(check(&kept).unwrap_err().contains("regular expressions"), "nobody can make it any more");
+        let silences = Silences::new(vec![kept]);
+        let muting =
+            |mountpoint| silences.muting(&labels(&[("alertname", "VolumeFull"), ("mountpoint", mountpoint)]), 5.0);
+        assert_eq!((muting("/data"), muting("/")), (vec!["1"], vec![]));
     }
 
     #[test]
