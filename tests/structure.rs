@@ -67,6 +67,7 @@ const RULES: &[Rule] = &[
             "alerts",
             "notify",
             "web",
+            "text",
         ],
     ),
     // Everything but the simulator, which only the demo starts.

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -22,6 +21,7 @@ use crate::config::{AlertingMode, Alertmanager, Config};
 use crate::model::snapshot::{AlertState, AlertView};
 use crate::model::{Fact, Failure, FailureKind, Observation, Snapshot};
 use crate::sources::http::{self, Limits, Request};
+use crate::text::rfc3339;
 
 /// Between posts that say nothing new: Prometheus' `rules.alert.resend-delay`.
 const RESEND: Duration = Duration::from_secs(60);
@@ -185,22 +185,14 @@ fn posted(alert: &AlertView, ends_at: f64) -> Posted<'_> {
             .collect(),
         annotations: &alert.annotations,
         // A clock that was set back must not make an alert that ends before it begins: that is refused.
-        starts_at: moment(starts_at.min(ends_at)),
-        ends_at: moment(ends_at),
+        starts_at: rfc3339(starts_at.min(ends_at)),
+        ends_at: rfc3339(ends_at),
     }
 }
 
 /// The time between two moments. Of a clock that was set back too, or nothing would be told for as long.
 fn lasted(now: f64, then: f64) -> Duration {
     Duration::try_from_secs_f64((now - then).abs()).unwrap_or(Duration::MAX)
-}
-
-/// To the millisecond.
-fn moment(unix: f64) -> String {
-    // Saturates.
-    #[allow(clippy::cast_possible_truncation)]
-    let moment = Timestamp::from_millisecond((unix * 1e3).round() as i64).unwrap_or(Timestamp::MAX);
-    moment.to_string()
 }
 
 #[cfg(test)]

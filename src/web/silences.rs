@@ -17,6 +17,7 @@ use super::routes::{Reply, reply};
 use crate::model::silence::{Matcher, Silence, SilenceState};
 use crate::model::{Fact, Snapshot};
 use crate::notify::silences::{Compiled, MOST, MOST_MATCHERS, check};
+use crate::text::rfc3339;
 
 /// All of them.
 pub(super) const ALL: &str = "/api/v2/silences";
@@ -87,22 +88,14 @@ impl<'a> Shown<'a> {
         Self {
             id: &silence.id,
             status: Status { state: silence.state(now) },
-            updated_at: moment(silence.updated_at),
+            updated_at: rfc3339(silence.updated_at),
             comment: &silence.comment,
             created_by: &silence.created_by,
-            ends_at: moment(silence.ends_at),
-            starts_at: moment(silence.starts_at),
+            ends_at: rfc3339(silence.ends_at),
+            starts_at: rfc3339(silence.starts_at),
             matchers: &silence.matchers,
         }
     }
-}
-
-/// RFC 3339 with milliseconds, as Alertmanager writes it.
-fn moment(unix: f64) -> String {
-    // A float-to-int `as` saturates; beyond the years that have four digits it is the last of them.
-    #[allow(clippy::cast_possible_truncation)]
-    let moment = Timestamp::from_millisecond((unix * 1e3).round() as i64).unwrap_or(Timestamp::MAX);
-    format!("{moment:.3}")
 }
 
 fn seconds(moment: Timestamp) -> f64 {
@@ -367,8 +360,7 @@ mod tests {
         assert_ne!(one, other);
         let bytes = one.as_bytes();
         assert_eq!((one.len(), bytes[14], b"89ab".contains(&bytes[19])), (36, b'4', true), "{one}");
-        assert_eq!(moment(1_796_043_600.25), "2026-11-30T13:00:00.250Z");
+        assert_eq!(rfc3339(1_796_043_600.25), "2026-11-30T13:00:00.250Z");
         assert_eq!(seconds("2026-11-30T14:00:00.250+01:00".parse().unwrap()), 1_796_043_600.25);
-        assert_eq!(moment(f64::INFINITY), moment(1e300));
     }
 }

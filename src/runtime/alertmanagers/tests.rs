@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -44,7 +45,7 @@ fn due(told: &mut Told, seconds: f64, firing: &[&str]) -> Option<Vec<String>> {
     let body: Value = serde_json::from_slice(&told.due(&snapshot(seconds, firing))?).unwrap();
     let began: Timestamp = "2026-11-30T13:00:00Z".parse().unwrap();
     let line = |alert: &Value| {
-        assert_eq!(alert["startsAt"], "2026-11-30T13:00:00Z");
+        assert_eq!(alert["startsAt"], "2026-11-30T13:00:00.000Z");
         assert_eq!(alert["labels"].as_object().unwrap().len(), 2, "an empty label is none");
         let ends: Timestamp = alert["endsAt"].as_str().unwrap().parse().unwrap();
         format!("{} until {}", alert["labels"]["alertname"].as_str().unwrap(), ends.as_second() - began.as_second())
