@@ -390,10 +390,11 @@ pub struct Alertmanager {
 }
 
 impl Alertmanager {
-    /// Its name in facts and metrics: `alertmanager/127.0.0.1:9093`.
+    /// Its name in facts and metrics: `alertmanager/127.0.0.1:9093`, with the path where it has one, since several may
+    /// stand behind one host.
     pub fn integration(&self) -> String {
         let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
-        format!("alertmanager/{}", rest.split('/').next().unwrap_or(rest))
+        format!("alertmanager/{}", rest.trim_end_matches('/'))
     }
 }
 

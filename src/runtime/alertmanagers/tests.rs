@@ -124,7 +124,7 @@ async fn posts_are_counted_and_a_refusal_is_said() {
         }
     };
     let (integration, refusal) = next().await;
-    assert_eq!(integration, format!("alertmanager/{}", server.address));
+    assert_eq!(integration, format!("alertmanager/{}/am", server.address));
     let refusal = refusal.unwrap();
     assert!(refusal.contains("/am/api/v2/alerts: answers 400: it does not take our alerts"), "{refusal}");
     assert_eq!(next().await, (integration, None));
