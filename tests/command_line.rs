@@ -238,6 +238,27 @@ fn engine() -> String {
     format!("http://{address}/metrics")
 }
 
+/// An Alertmanager that takes everything, and what it was asked.
+fn alertmanager() -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (asked, requests) = std::sync::mpsc::channel();
+    let answer = move |mut stream: TcpStream| {
+        let (mut request, mut part) = (Vec::new(), [0; 4096]);
+        while !request.ends_with(b"\r\n\r\n[]") {
+            match stream.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => request.extend_from_slice(&part[..length]),
+            }
+        }
+        let _ = asked.send(String::from_utf8(request).unwrap());
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    };
+    // Ends with the test's process.
+    std::thread::Builder::new().spawn(move || listener.incoming().flatten().for_each(answer)).unwrap();
+    (address, requests)
+}
+
 /// Mail, rules and a host's files below another root, as a container sees them.
 #[test]
 fn a_probe_tries_the_rest_too() {
@@ -246,11 +267,13 @@ fn a_probe_tries_the_rest_too() {
     std::fs::create_dir_all(folder.path().join("root/data")).unwrap();
     put(&folder.path().join("root/data"), "p.json", "{\"done\": 5, \"total\": 9}");
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/longhaul.rules.yml");
-    let probe = |port: u16| {
+    let (address, requests) = alertmanager();
+    let probe = |port: u16, alertmanager: &str| {
         let text = format!(
             "jobs_dir: /data\njobs: [{{job_name: j, progress: [{{json: '/data/p.js*n'}}]}}]\n\
              alerting: {{rule_files: [{rules}]}}\n\
-             notify: {{email: {{smarthost: '127.0.0.1:{port}', tls: none, from: a@b.example, to: [a@b.example]}}}}\n"
+             notify: {{email: {{smarthost: '127.0.0.1:{port}', tls: none, from: a@b.example, to: [a@b.example]}}, \
+             alertmanagers: [{{url: 'http://{alertmanager}/am/'}}]}}\n"
         );
         let file = put(folder.path(), "c.yml", &text);
         let (root, state) = (folder.path().join("root"), folder.path().join("state"));
@@ -258,7 +281,7 @@ fn a_probe_tries_the_rest_too() {
         let output = longhaul(&["check-config", "--probe", &file]).args(flags).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
-    let (code, said) = probe(server.port);
+    let (code, said) = probe(server.port, &address);
     assert_eq!(code, Some(0), "{said}");
     for words in
         ["ok    progress j/json", "5 of 9 done", "alerts\n", "not encrypted, without a password; no mail was sent"]
@@ -267,8 +290,16 @@ fn a_probe_tries_the_rest_too() {
     }
     assert!(said.contains("ok    jobs_dir") && said.contains("  p\n"), "{said}");
     assert!(server.received().is_empty(), "a probe sends nothing");
-    let (code, said) = probe(support::free_port());
+    assert!(
+        said.contains(&format!("ok    alertmanager/{address}/am ")) && said.contains("takes alerts from"),
+        "{said}"
+    );
+    let request = requests.try_recv().unwrap();
+    assert!(request.starts_with("POST /am/api/v2/alerts HTTP/1.1\r\n") && request.ends_with("\r\n\r\n[]"), "{request}");
+    let nobody = format!("127.0.0.1:{}", support::free_port());
+    let (code, said) = probe(support::free_port(), &nobody);
     assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("FAIL  alertmanager/{nobody}/am")), "{said}");
     assert!(said.contains("FAIL  email"), "{said}");
 }
 

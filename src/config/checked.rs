@@ -379,7 +379,7 @@ pub struct Notify {
 }
 
 /// One of `notify.alertmanagers`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alertmanager {
     /// `http://` or `https://`, without `/api/v2`.
     pub url: String,

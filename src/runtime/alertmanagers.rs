@@ -89,6 +89,11 @@ async fn tell(
     }
 }
 
+/// Whether it takes what we post: nothing is posted to see. For `check-config --probe`.
+pub async fn probe(target: &Alertmanager) -> Result<(), Failure> {
+    post(target, b"[]".to_vec()).await
+}
+
 async fn post(target: &Alertmanager, body: Vec<u8>) -> Result<(), Failure> {
     let request = Request::new(&format!("{}/api/v2/alerts", target.url.trim_end_matches('/')))?
         .bearer_token_file(target.bearer_token_file.clone())

@@ -19,6 +19,7 @@ mod spine;
 mod storage;
 mod watching;
 
+pub use alertmanagers::probe as probe_alertmanager;
 pub use storage::saved_forecasts;
 
 use std::path::PathBuf;

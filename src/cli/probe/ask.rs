@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Answer, Found, Question, Source, files};
 use crate::alerts::Rules;
 use crate::clock::Clock;
-use crate::config::{self, Email, Engine, Limits, Pool, ProcessSelector};
+use crate::config::{self, Alertmanager, Email, Engine, Limits, Pool, ProcessSelector};
 use crate::model::engine::{Dialect, EngineSample};
 use crate::model::gpu::GpuInventory;
 use crate::model::job::Reading;
@@ -19,7 +19,7 @@ use crate::notify::email;
 use crate::sources::mounts::under;
 use crate::sources::processes::Watch;
 use crate::sources::{engines, gpus, progress};
-use crate::{text, worker};
+use crate::{runtime, text, worker};
 
 /// For one answer of a mail server, and for all of them: below the parent's deadline, so that the reason comes from
 /// here.
@@ -49,6 +49,7 @@ pub fn ask(question: &Question) -> Answer {
         Source::Storage(path) => files::storage(path).map(Found::Ready),
         Source::Rules(path) => ask_rules(path),
         Source::Email(email) => ask_email(email),
+        Source::Alertmanager(target) => ask_alertmanager(target),
     }
 }
 
@@ -160,6 +161,11 @@ fn ask_email(email: &Email) -> Answer {
         _ => "without a password".to_owned(),
     };
     Ok(Found::Ready(format!("{}:{} answers, {tls}, {auth}; no mail was sent", email.host, email.port)))
+}
+
+fn ask_alertmanager(target: &Alertmanager) -> Answer {
+    run(runtime::probe_alertmanager(target))??;
+    Ok(Found::Ready("takes alerts from here; none was posted".to_owned()))
 }
 
 /// What a scrape found, in words.

@@ -18,7 +18,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Email, Engine, Limits, Output, Pool, ProcessSelector, ProgressKind, WatchedVolume, quote};
+use crate::config::{
+    Alertmanager, Config, Email, Engine, Limits, Output, Pool, ProcessSelector, ProgressKind, WatchedVolume, quote,
+};
 use crate::model::{Failure, FailureKind};
 
 /// For one source, its name lookup, connection and answer included. An engine has the time that it is given in service.
@@ -85,6 +87,8 @@ pub enum Source {
     Rules(PathBuf),
     /// The mail server.
     Email(Email),
+    /// Whom alerts are posted to.
+    Alertmanager(Alertmanager),
 }
 
 /// How it went.
@@ -135,6 +139,9 @@ pub fn sources(config: &Config) -> Vec<(String, Source)> {
     if let Some(email) = &config.notify.email {
         sources.push(("email".into(), Source::Email(email.clone())));
     }
+    for target in &config.notify.alertmanagers {
+        sources.push((target.integration(), Source::Alertmanager(target.clone())));
+    }
     sources
 }
 
@@ -184,6 +191,7 @@ fn deadline(source: &Source) -> Duration {
         Source::Engine(engine, _) => DEADLINE.max(engine.timeout + Duration::from_secs(2)),
         // The files first, then its engines at the same time.
         Source::Pool(pool, _) => DEADLINE + pool.timeout,
+        Source::Alertmanager(_) => DEADLINE + Duration::from_secs(2),
         _ => DEADLINE,
     }
 }
@@ -296,11 +304,11 @@ mod tests {
         let loaded = crate::config::parse(
             "engines: [{name: e, url: 'http://h/metrics'}, {name: p, file_sd: [/e/*.json]}]\nvolumes: [{path: /}]\njobs: [{job_name: j, \
              progress: [{log: /l}, {jsonl: /a.jsonl}, {json: /p.json}], outputs: [{path: /o}]}]\n\
-             alerting: {rule_files: [/r.yml]}\nnotify: {email: {smarthost: 'm:25', from: a@b.c, to: [a@b.c]}}",
+             alerting: {rule_files: [/r.yml]}\nnotify: {email: {smarthost: 'm:25', from: a@b.c, to: [a@b.c]}, alertmanagers: [{url: 'http://h:9093'}]}",
             "f",
         );
         let sources = sources(&loaded.config.unwrap());
-        assert_eq!(sources.len(), 11);
+        assert_eq!(sources.len(), 12);
         for (name, source) in sources {
             let text = serde_json::to_string(&source).unwrap();
             assert!(serde_json::from_str::<Source>(&text).is_ok(), "{name}: {text}");
