@@ -259,6 +259,22 @@ fn alertmanager() -> (String, std::sync::mpsc::Receiver<String>) {
     (address, requests)
 }
 
+/// `ps` and `top` show them beside each other, and they are started through `/proc/self/exe`.
+#[test]
+fn a_worker_is_called_what_it_is() {
+    for kind in ["files", "gpus"] {
+        let mut worker = longhaul(&["worker", kind]);
+        worker.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut worker = worker.spawn().unwrap();
+        let comm = format!("/proc/{}/comm", worker.id());
+        wait_for("its name", LIMIT, || {
+            (std::fs::read_to_string(&comm).unwrap() == format!("longhaul-{kind}\n")).then_some(())
+        });
+        drop(worker.stdin.take());
+        worker.wait().unwrap();
+    }
+}
+
 /// Mail, rules and a host's files below another root, as a container sees them.
 #[test]
 fn a_probe_tries_the_rest_too() {

@@ -1,6 +1,6 @@
 //! `longhaul worker files` and `longhaul worker gpus`: not for people; the main process starts it.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::io::{BufReader, stdin, stdout};
 use std::process::ExitCode;
 
@@ -31,10 +31,23 @@ impl Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     logging::start(&args.logging);
     match args.name.as_str() {
-        "gpus" => crate::worker::gpus(BufReader::new(stdin()), stdout())?,
-        _ => crate::worker::files(BufReader::new(stdin()), stdout())?,
+        "gpus" => {
+            show_as(c"longhaul-gpus");
+            crate::worker::gpus(BufReader::new(stdin()), stdout())?;
+        }
+        _ => {
+            show_as(c"longhaul-files");
+            crate::worker::files(BufReader::new(stdin()), stdout())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `ps` and `top` call this process, in 15 bytes at most. It was started through `/proc/self/exe`, so it would be
+/// `exe` to them. [`crate::sources::processes`] knows these names too.
+fn show_as(name: &CStr) {
+    // Without it a line of `ps` is hard to read, and that is all.
+    let _ = nix::sys::prctl::set_name(name);
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ use crate::sources::mounts::host;
 use exit::Handle;
 use table::{Stat, Table};
 
+/// What the kernel calls Longhaul and its workers.
+const OURS: [&[u8]; 3] = [b"longhaul", b"longhaul-files", b"longhaul-gpus"];
+
 /// In one call of the kernel for so long is more than a slow disk.
 const BLOCKED_AFTER: Duration = Duration::from_secs(30);
 
@@ -311,7 +314,7 @@ impl Followed {
 
 /// A process that lives and is none of ours, whose command lines name the paths of jobs as well.
 fn is_candidate(stat: &Stat) -> bool {
-    !stat.is_dead() && stat.comm != b"longhaul"
+    !stat.is_dead() && !OURS.contains(&stat.comm.as_slice())
 }
 
 /// Whether an error on a file of a process says that the process is not there.

@@ -76,6 +76,7 @@ fn the_oldest_names_it_the_worst_is_its_state_and_our_own_command_lines_are_not_
     procfs.put(30, "python3", 'S', 4, 500, "python3 /work/01b_generate.py --rank 1", "/");
     procfs.put(20, "python3", 'R', 4, 400, "python3 /work/01b_generate.py --rank 0", "/");
     procfs.put(10, "longhaul", 'S', 4, 300, "longhaul record /data/01b_generate.jsonl", "/");
+    procfs.put(11, "longhaul-files", 'S', 4, 310, "/proc/self/exe worker 01b_generate", "/");
     procfs.put(40, "python3", 'Z', 1, 200, "01b_generate.py", "/");
     let mut watch = procfs.watch(command("01b_generate"));
     let living = look(&mut watch, 0.0).living.unwrap();
