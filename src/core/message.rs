@@ -7,7 +7,6 @@
 use std::fmt::Write;
 
 use crate::model::snapshot::{EngineView, GpusView, JobState, JobView, ProcessState, StallCause, VolumeView};
-use crate::model::volume::LEAST_BYTES;
 use crate::model::{Answer, Bounds};
 use crate::{text, words};
 
@@ -283,9 +282,8 @@ fn output(job: &JobView, volumes: &[VolumeView]) -> Option<String> {
                     } else {
                         write!(line, ", {} TOO LITTLE{all}", text::bytes(-left))
                     };
-                    // Somebody's reserve is told, the few megabytes that no file system gives are not.
-                    if volume.min_avail > LEAST_BYTES.into() {
-                        let _ = write!(line, " (not counting its min_avail of {})", text::bytes(volume.min_avail));
+                    if let Some(reserve) = volume.reserve() {
+                        let _ = write!(line, " (not counting its min_avail of {})", text::bytes(reserve));
                     }
                 }
             }

@@ -19,6 +19,7 @@ pub use super::outlook::{
     TimeoutView, WriterView,
 };
 use super::silence::Silence;
+use super::volume::LEAST_BYTES;
 use super::{Answer, Bounds, EngineName, FailureKind, JobName, SourceId, VolumeId, WorkerName};
 
 /// Everything that is known at one moment.
@@ -89,9 +90,9 @@ pub enum JobState {
     Running,
     /// Nothing has moved for longer than its stall threshold.
     Stalled,
-    /// All items are done and it still writes.
+    /// It is complete and still writes.
     Finishing,
-    /// All items are done and nothing moves.
+    /// It is complete and nothing moves.
     Finished,
 }
 
@@ -410,6 +411,13 @@ pub struct VolumeView {
     pub jobs: Vec<JobName>,
 }
 
+impl VolumeView {
+    /// What somebody wants to stay free; `None` where it is only the few megabytes that no file system gives.
+    pub fn reserve(&self) -> Option<f64> {
+        Some(self.min_avail).filter(|reserve| *reserve > LEAST_BYTES.into())
+    }
+}
+
 /// One configured volume path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathView {
@@ -500,7 +508,7 @@ pub struct AlertView {
     /// The value of the expression; infinities and NaN are texts in JSON.
     #[serde(with = "super::any_number")]
     pub value: f64,
-    /// The silences that mute it now: it is shown, and nobody is mailed.
+    /// The silences that mute it now: it is shown, and Longhaul does not mail it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub silenced_by: Vec<String>,
 }
@@ -510,7 +518,7 @@ pub struct AlertView {
 pub struct NotificationsView {
     /// By integration.
     pub integrations: BTreeMap<String, IntegrationView>,
-    /// Messages decided and not yet accepted by a server.
+    /// Mails decided and not yet accepted by a server.
     pub outbox_length: u64,
     /// Whether those are on disk.
     pub outbox_durable: bool,
@@ -519,11 +527,11 @@ pub struct NotificationsView {
 /// One way out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct IntegrationView {
-    /// Messages that a server accepted.
+    /// Mails, posts or heartbeats that a server accepted.
     pub sent: u64,
     /// Attempts that failed, by kind.
     pub failed: BTreeMap<FailureKind, u64>,
-    /// What was wrong with the last attempt, if it failed.
+    /// What was wrong with the last attempt since the last reload, if it failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
 }

@@ -3,7 +3,6 @@
 use super::Tone;
 use crate::model::Answer;
 use crate::model::snapshot::{AlertState, AlertView, EngineState, EngineView, Snapshot, SourceView, VolumeView};
-use crate::model::volume::LEAST_BYTES;
 use crate::text;
 
 pub(super) struct Alert<'a> {
@@ -18,7 +17,7 @@ pub(super) struct Alert<'a> {
     pub(super) since: String,
     /// Whether the description belongs on the page: of what only may become an alert the first line is enough.
     pub(super) full: bool,
-    /// Nobody is mailed about it.
+    /// Longhaul does not mail it.
     pub(super) silenced: bool,
 }
 
@@ -150,8 +149,10 @@ pub(super) fn volume(view: &VolumeView) -> Volume<'_> {
                 }
             },
         ),
-        kept_free: (view.min_avail > LEAST_BYTES.into() && avail.is_some_and(|avail| avail <= view.min_avail))
-            .then(|| format!("{} are to stay free", text::bytes(view.min_avail))),
+        kept_free: view
+            .reserve()
+            .filter(|reserve| avail.is_some_and(|avail| avail <= *reserve))
+            .map(|reserve| format!("{} are to stay free", text::bytes(reserve))),
         // Worth a word only when they run out before the bytes do.
         inodes: inodes_left.filter(|left| *left < 10.0).map(|left| format!("{left:.1} % of inodes left")),
         jobs: view.jobs.iter().map(crate::model::JobName::as_str).collect::<Vec<_>>().join(", "),
