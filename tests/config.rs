@@ -53,7 +53,7 @@ fn every_file_gets_its_messages() {
 fn the_example_says_what_it_says() {
     let text = fs::read_to_string(folder().join("good-example.yml")).unwrap();
     let mut config = config::parse(&text, "f").config.unwrap();
-    assert_eq!(config.engines.len(), 1, "file_sd is not acted on yet");
+    assert_eq!((config.engines.len(), config.pools.len()), (1, 1), "an engine by its address, and a pool by its files");
     let [synth, hidden] = config.jobs.as_slice() else { panic!("{:?}", config.jobs) };
     assert_eq!(synth.progress.iter().map(|progress| &*progress.which).collect::<Vec<_>>(), ["log", "jsonl"]);
     assert_eq!(synth.total, Some(25000.0));

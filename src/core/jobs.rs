@@ -30,7 +30,7 @@ use crate::model::volume::Mount;
 use crate::model::{Answer, SourceId, Time};
 use crate::text;
 
-/// All items are done and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
+/// It is complete and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
 /// that flushes its last lines is not cut off, and short enough that "finished" is still news.
 const SETTLE: Duration = Duration::from_secs(30);
 
@@ -455,7 +455,7 @@ impl Job {
         self.stalled(now).get() == Some(true)
     }
 
-    /// All items are settled, or the job says that it has ended.
+    /// All items are settled, the job says that it has ended, or all bytes of one that nobody counts are there.
     pub fn is_complete(&self) -> bool {
         self.merged.is_complete(self.total()) || self.all_bytes_are_there()
     }

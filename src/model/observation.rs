@@ -157,9 +157,9 @@ pub enum Fact {
         /// How often it was started again.
         restarts: u64,
     },
-    /// A message left the outbox, or an attempt failed.
+    /// A mail, a post to an Alertmanager or a heartbeat was accepted, or an attempt failed.
     Delivery {
-        /// `email` today.
+        /// Which way out: `email`, `heartbeat`, or `alertmanager/` and its address.
         integration: String,
         /// `None` when it was accepted, else why not.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -181,7 +181,7 @@ pub enum Fact {
         /// Which.
         id: String,
     },
-    /// How many messages wait.
+    /// How many mails wait.
     Outbox {
         /// Decided and not yet accepted by a server.
         length: u64,

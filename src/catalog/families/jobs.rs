@@ -136,7 +136,7 @@ pub(super) static ROWS: &[Family] = &[
         kind: Gauge,
         labels: &["job_name", "state"],
         help: "State set, 1 for the state the job is in: waiting (nothing seen yet), reading (what it wrote is read for the first time), running, stalled (nothing moved for \
-               longer than its threshold), finishing (all items done, still writing), finished.",
+               longer than its threshold), finishing (all of it is done, still writing), finished.",
         read: |snapshot, out| {
             for job in &snapshot.jobs {
                 for state in JobState::ALL {

@@ -120,7 +120,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_alerts_silenced",
         kind: Gauge,
         labels: &["alertname"],
-        help: "Alerts of longhaul_alerts that a silence mutes: nobody is mailed about them.",
+        help: "Alerts of longhaul_alerts that a silence mutes: Longhaul does not mail them.",
         read: |snapshot, out| {
             let mut counts = std::collections::BTreeMap::<&str, u64>::new();
             for alert in snapshot.alerts.iter().filter(|alert| !alert.silenced_by.is_empty()) {
@@ -147,7 +147,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_notifications_total",
         kind: Counter,
         labels: &["integration"],
-        help: "Messages and heartbeats that a server accepted.",
+        help: "Mails, posts to Alertmanagers and heartbeats that a server accepted.",
         read: |snapshot, out| {
             for (integration, view) in &snapshot.notifications.integrations {
                 out.add([b(integration)], count(view.sent));
@@ -158,7 +158,7 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_notifications_failed_total",
         kind: Counter,
         labels: &["integration", "kind"],
-        help: "Attempts to send a message or a heartbeat that failed, by kind. They are repeated.",
+        help: "Mails, posts to Alertmanagers and heartbeats that failed, by kind; each attempt counts.",
         read: |snapshot, out| {
             for (integration, view) in &snapshot.notifications.integrations {
                 for (kind, failures) in &view.failed {
@@ -171,14 +171,14 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_outbox_length",
         kind: Gauge,
         labels: &[],
-        help: "Messages that are decided and that no server has accepted yet.",
+        help: "Mails that are decided and that no server has accepted yet.",
         read: |snapshot, out| out.add([], count(snapshot.notifications.outbox_length)),
     },
     Family {
         name: "longhaul_outbox_durable",
         kind: Gauge,
         labels: &[],
-        help: "1 while waiting messages are on disk, 0 while the disk refuses them and they are held in memory.",
+        help: "1 while waiting mails are on disk, 0 while the disk refuses them and they are held in memory.",
         read: |snapshot, out| out.add([], flag(snapshot.notifications.outbox_durable)),
     },
     Family {
