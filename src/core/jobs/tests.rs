@@ -212,6 +212,7 @@ fn only_what_was_counted_is_growth_and_is_looked_at() {
     let mut job = job();
     job.config.size = Some(OutputSize::TotalBytes(1e9));
     assert!(!job.was_read());
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole and positive
     let counted = |job: &mut Job, bytes: f64, counted_at: f64, second: f64| {
         let reading = OutputReading { counted_at: Some(at(counted_at)), ..output(None, Some(bytes as u64)) };
         job.measured(&[reading], |_| None, at(second));
