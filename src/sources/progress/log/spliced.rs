@@ -93,7 +93,7 @@ fn seen(pieces: &[&[u8]]) -> (Reading, Vec<ListedBar>, Option<&'static str>, Opt
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_500))]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 3, ..ProptestConfig::default() })]
     #[test]
     fn pieces_are_the_same_as_the_whole(text in text(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40)) {
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.index(text.len() + 1)).collect();
