@@ -1,7 +1,7 @@
 //! The command itself: standard input, patterns and folders, what cannot be read.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -292,4 +292,46 @@ fn following_ends_when_it_has_finished() {
     let output = eta(&[path.to_str().unwrap(), "--follow"]);
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "5 of 5 (100.0 %) · 0.62 items/s · finished\n");
+}
+
+#[test]
+fn an_output_of_which_nobody_counts_the_items_goes_by_its_bytes() {
+    const PIECE: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hidden.bin");
+    put(&path, &vec![1; PIECE]);
+    let place = path.to_str().unwrap();
+    let object = object(&[place, "--total-bytes", "4MiB"]);
+    assert_eq!((object["source"].as_str(), object["total_bytes"].as_f64()), (Some("bytes"), Some(4_194_304.0)));
+    assert!(object["bytes"].as_f64().unwrap() >= 1e6 && object["finished"] == false, "{object}");
+    assert!(object["reason"]["eta_seconds"].as_str().unwrap().contains("--follow"), "{object}");
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["eta", "--follow", "--total-bytes", "4MiB", place])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    let mut last = String::new();
+    while let Some(line) = lines.next().transpose().unwrap() {
+        last = line;
+        file.write_all(&vec![1; PIECE]).unwrap();
+        file.sync_all().unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(last.contains(" of 4.00 MiB (") && last.ends_with(" · finished"), "{last}");
+    assert!(last.contains("iB/s"), "{last}");
+
+    for (arguments, words) in [
+        (vec!["-", "--total-bytes", "4MiB"], "standard input"),
+        (vec![place, "--total-bytes", "0"], "above 0"),
+        (vec![place, "--total-bytes", "4GB", "--total", "5"], "cannot be used with"),
+    ] {
+        let output = eta(&arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && errors.contains(words), "{errors}");
+    }
+    let output = eta(&["--total-bytes", "4GB", "/nowhere/at/all"]);
+    assert_eq!(output.status.code(), Some(1));
 }

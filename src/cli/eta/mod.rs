@@ -1,8 +1,8 @@
 //! `longhaul eta PATH`: how far a job is and when it ends, from what it writes, without any configuration.
 //!
 //! One look and an answer; `--follow` looks again each second and redraws a line; `longhaul eta -` reads a command's
-//! output, passes it on and keeps a line below it ([`pass`]). What it looks at is in [`subject`], what follows from one
-//! look in [`crate::estimate::one_shot`], how it is said in [`report`].
+//! output, passes it on and keeps a line below it ([`pass`]). What it looks at is in [`subject`] ([`size`] where only bytes
+//! tell), what follows from one look in [`crate::estimate::one_shot`], how it is said in [`report`].
 //!
 //! The last line of a file may have no end yet and counts when it is the same at two looks; so there always are two, and
 //! some time between them where the file is being written at this moment.
@@ -11,6 +11,7 @@ mod fields;
 mod pass;
 mod recognise;
 mod report;
+mod size;
 mod subject;
 
 use std::io::{IsTerminal, Write};
@@ -50,6 +51,10 @@ pub struct Args {
     /// How many items there will be, where the file does not say or says it wrong.
     #[arg(long, value_name = "N", value_parser = positive)]
     total: Option<f64>,
+    /// Go by the bytes of PATH, of which there will be so many, as 21.9TB; for an output of which nobody counts the items.
+    #[arg(long, value_name = "SIZE", value_parser = size_in_bytes,
+        conflicts_with_all = ["total", "tokens", "failed", "format", "field"])]
+    total_bytes: Option<f64>,
     /// In lines that are items: a JSON pointer to the completion tokens, as /usage/completion_tokens.
     #[arg(long, value_name = "POINTER", value_parser = crate::config::values::pointer)]
     tokens: Option<String>,
@@ -78,6 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let wishes = Wishes {
         total: args.total,
+        total_bytes: args.total_bytes,
         tokens: args.tokens.clone(),
         failed: args.failed.clone(),
         format: args.format.clone(),
@@ -85,6 +91,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         fields_given: !args.field.is_empty(),
     };
     if args.path.as_os_str() == "-" {
+        if args.total_bytes.is_some() {
+            eprintln!(
+                "longhaul: --total-bytes is about a file or a folder, and - is standard input: name what is written"
+            );
+            return Ok(ExitCode::from(2));
+        }
         return pass::run(wishes, args.json);
     }
     block_on(async move {
@@ -115,7 +127,7 @@ async fn once(args: &Args, wishes: Wishes) -> std::io::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match look {
         Ok(look) => {
-            let verdict = judge(&look.told);
+            let verdict = said(&look);
             if args.json {
                 writeln!(out, "{}", report::json(&path, &look, &verdict))?;
             } else {
@@ -147,7 +159,7 @@ async fn settled(subject: &mut Subject, clock: &Clock) -> Result<Look, Failure> 
 /// One look to its end; what is large takes several polls.
 fn whole(subject: &mut Subject, clock: &Clock) -> Result<Look, Failure> {
     loop {
-        match subject.look(clock.now()) {
+        match subject.look(clock) {
             Err(failure) if failure.kind == FailureKind::Timeout => {
                 if std::io::stderr().is_terminal() {
                     eprint!("\r\x1b[K{}", failure.message);
@@ -169,7 +181,12 @@ fn judged(look: &mut Look, pace: &mut Pace, now: Time) -> Verdict {
         pace.record(done, now);
     }
     look.told.watched_rate = pace.read(now).get();
-    judge(&look.told)
+    said(look)
+}
+
+/// What follows from one look.
+fn said(look: &Look) -> Verdict {
+    look.written.as_ref().map_or_else(|| judge(&look.told), size::Written::verdict)
 }
 
 async fn follow(path: &Path, wishes: Wishes) -> std::io::Result<ExitCode> {
@@ -189,7 +206,7 @@ async fn follow(path: &Path, wishes: Wishes) -> std::io::Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
         let mut finished = false;
-        let line = match opened.and_then(|subject| subject.look(now)) {
+        let line = match opened.and_then(|subject| subject.look(&clock)) {
             Ok(mut look) => {
                 let verdict = judged(&mut look, &mut pace, now);
                 finished = verdict.finished.get() == Some(true);
@@ -234,6 +251,12 @@ async fn follow(path: &Path, wishes: Wishes) -> std::io::Result<ExitCode> {
 fn positive(text: &str) -> Result<f64, String> {
     let value: f64 = text.replace(['_', ','], "").parse().map_err(|_| "it is no number".to_owned())?;
     if value.is_finite() && value > 0.0 { Ok(value) } else { Err("it must be above 0".to_owned()) }
+}
+
+#[allow(clippy::cast_precision_loss)] // Bytes of an output.
+fn size_in_bytes(text: &str) -> Result<f64, String> {
+    let bytes = crate::config::values::size(text)? as f64;
+    if bytes > 0.0 { Ok(bytes) } else { Err("it must be above 0".to_owned()) }
 }
 
 fn field(text: &str) -> Result<(String, String), String> {

@@ -24,8 +24,18 @@ pub fn json(path: &str, look: &Look, verdict: &Verdict) -> Value {
         value.unwrap_or(Value::Null)
     };
     let unread = unread(look);
+    let written = look.written.as_ref();
+    let of_bytes = "bytes are not what tells: give --total-bytes for that";
+    let bytes = known("bytes", written.map(|written| number(written.bytes)), of_bytes);
+    let total_bytes = known("total_bytes", written.map(|written| number(written.total)), of_bytes);
+    let bytes_rate = known(
+        "bytes_per_second",
+        written.and_then(|written| written.per_second).map(number),
+        if written.is_some() { "one look knows no pace" } else { of_bytes },
+    );
     let done = known("done", told.done.map(number), unread);
-    let total = known("total", told.total.map(number), "the file does not say: give it with --total");
+    let no_total = if look.written.is_some() { unread } else { "the file does not say: give it with --total" };
+    let total = known("total", told.total.map(number), no_total);
     let failed = known("failed", told.failed.map(number), "the file does not say");
     let elapsed = known("elapsed_seconds", told.elapsed.map(number), "the file has no clock");
     let mut answer =
@@ -54,6 +64,9 @@ pub fn json(path: &str, look: &Look, verdict: &Verdict) -> Value {
         "total": total,
         "failed": failed,
         "items_per_second": rate,
+        "bytes": bytes,
+        "total_bytes": total_bytes,
+        "bytes_per_second": bytes_rate,
         "elapsed_seconds": elapsed,
         "tokens_per_item": tokens,
         "tokens_per_second": tokens_rate,
@@ -73,6 +86,9 @@ pub fn failed(path: &str, source: Option<&str>, message: &str) -> Value {
         "total",
         "failed",
         "items_per_second",
+        "bytes",
+        "total_bytes",
+        "bytes_per_second",
         "elapsed_seconds",
         "tokens_per_item",
         "tokens_per_second",
@@ -91,6 +107,7 @@ pub fn failed(path: &str, source: Option<&str>, message: &str) -> Value {
 /// Why it is not known how much is done, and what to do.
 fn unread(look: &Look) -> &str {
     look.problem.as_deref().unwrap_or(match (look.source, &look.format) {
+        ("bytes", _) => "bytes are counted here, and no items",
         ("log", None) => "nothing in it is progress that we know: give --format a regular expression with a group done",
         _ => "the file does not say",
     })
@@ -113,6 +130,11 @@ fn number(value: f64) -> Value {
 
 /// How much is done: `12,000 of 25,000 (48.0 %), 14 failed`.
 fn progress(look: &Look) -> Option<String> {
+    if let Some(written) = &look.written {
+        let percent = text::percent(written.bytes, written.total).map(|percent| format!(" ({percent:.1} %)"));
+        let (bytes, total) = (text::bytes(written.bytes), text::bytes(written.total));
+        return Some(format!("{bytes} of {total}{}", percent.unwrap_or_default()));
+    }
     let told = &look.told;
     let mut line = text::count(told.done?);
     if let Some(total) = told.total {
@@ -125,6 +147,13 @@ fn progress(look: &Look) -> Option<String> {
         line = format!("{line}, {} failed", text::count(failed));
     }
     Some(line)
+}
+
+/// How fast, where items or bytes say so.
+fn pace(look: &Look, verdict: &Verdict) -> Option<String> {
+    let of_bytes = look.written.as_ref().and_then(|written| written.per_second);
+    let bytes = of_bytes.map(|per_second| format!("{}/s", text::bytes(per_second)));
+    bytes.or_else(|| verdict.items_per_second.get().map(|rate| text::pace(rate, "items")))
 }
 
 fn left(verdict: &Verdict) -> String {
@@ -144,7 +173,7 @@ fn left(verdict: &Verdict) -> String {
 /// One line, for `--follow` and below a command's output.
 pub fn line(look: &Look, verdict: &Verdict) -> String {
     let mut parts = vec![progress(look).unwrap_or_else(|| "nothing says how much is done yet".to_owned())];
-    parts.extend(verdict.items_per_second.get().map(|rate| text::pace(rate, "items")));
+    parts.extend(pace(look, verdict));
     parts.push(left(verdict));
     parts.join(" · ")
 }
@@ -159,13 +188,15 @@ pub fn lines(path: &str, look: &Look, verdict: &Verdict, now: Time, zone: &TimeZ
         (None, Some(problem)) => out.push_str(&format!("  how far: unknown, {problem}\n")),
         (None, None) => out.push_str(&format!("  how far: unknown, {}\n", unread(look))),
     }
-    let mut pace: Vec<String> = Vec::new();
-    pace.extend(verdict.items_per_second.get().map(|rate| text::pace(rate, "items")));
-    pace.extend(verdict.tokens_per_item.get().map(|tokens| format!("{} tokens/item", text::count(tokens.round()))));
-    pace.extend(verdict.tokens_per_second.get().map(|rate| text::pace(rate, "tokens")));
-    pace.extend(look.told.elapsed.map(|elapsed| format!("{} so far", text::span(elapsed))));
-    if !pace.is_empty() {
-        out.push_str(&format!("  {}\n", pace.join(", ")));
+    if let Some(problem) = look.problem.as_ref().filter(|_| look.written.is_some()) {
+        out.push_str(&format!("  {problem}\n"));
+    }
+    let mut paces: Vec<String> = pace(look, verdict).into_iter().collect();
+    paces.extend(verdict.tokens_per_item.get().map(|tokens| format!("{} tokens/item", text::count(tokens.round()))));
+    paces.extend(verdict.tokens_per_second.get().map(|rate| text::pace(rate, "tokens")));
+    paces.extend(look.told.elapsed.map(|elapsed| format!("{} so far", text::span(elapsed))));
+    if !paces.is_empty() {
+        out.push_str(&format!("  {}\n", paces.join(", ")));
     }
     if look.told.done.is_some() || verdict.finished.get().is_some() {
         out.push_str(&format!("  {}", left(verdict)));
@@ -245,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_key_is_there_and_every_null_has_a_reason() {
-        for (look, nulls) in [(look(), 1), (Look { source: "json", ..Look::default() }, 11)] {
+        for (look, nulls) in [(look(), 4), (Look { source: "json", ..Look::default() }, 14)] {
             let object = json("x", &look, &judge(&look.told));
             let keys = object.as_object().unwrap();
             let null: Vec<&String> = keys.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key).collect();

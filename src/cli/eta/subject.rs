@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use super::fields::{Fields, time_of};
 use super::recognise::{self, Content, HEAD};
+use super::size::{Size, Written};
+use crate::clock::Clock;
 use crate::config::{Limits, LogFormat, ProgressKind};
 use crate::estimate::one_shot::Told;
 use crate::model::job::Reading;
@@ -30,6 +32,8 @@ pub const LINE: usize = 16 << 20;
 pub struct Wishes {
     /// `--total`.
     pub total: Option<f64>,
+    /// `--total-bytes`.
+    pub total_bytes: Option<f64>,
     /// `--tokens`.
     pub tokens: Option<String>,
     /// `--failed`.
@@ -76,12 +80,14 @@ impl Wishes {
 /// One look.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
-    /// `log`, `jsonl`, `json`, `directory`.
+    /// `log`, `jsonl`, `json`, `directory`, `bytes`.
     pub source: &'static str,
     /// The format within it.
     pub format: Option<String>,
     /// Everything that was told.
     pub told: Told,
+    /// Instead of what a file tells: how large it is.
+    pub written: Option<Written>,
     /// All bars.
     pub bars: Vec<ListedBar>,
     /// When it was written last.
@@ -102,11 +108,17 @@ enum How {
     Polled { sources: Vec<Box<dyn Source>>, lines: Vec<PathBuf> },
     /// The newest match, read as a document or as lines of status.
     Document { paths: PathBuf, lines: bool },
+    /// By its bytes alone.
+    Size(Box<Size>),
 }
 
 impl Subject {
     /// Finds out what `path` is.
     pub fn open(path: &Path, wishes: Wishes) -> Result<Self, Failure> {
+        if let Some(total) = wishes.total_bytes {
+            let how = How::Size(Box::new(Size::open(path, total)?));
+            return Ok(Self { source: "bytes", how, wishes });
+        }
         let has_wildcard = path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?'));
         // Whoever names a file with a star in it means that file.
         let is_pattern = has_wildcard && std::fs::symlink_metadata(path).is_err();
@@ -174,7 +186,7 @@ impl Subject {
         Self { source, how: How::Polled { sources, lines }, wishes }
     }
 
-    /// `log`, `jsonl`, `json`, `directory`.
+    /// `log`, `jsonl`, `json`, `directory`, `bytes`.
     pub const fn source(&self) -> &'static str {
         self.source
     }
@@ -186,10 +198,11 @@ impl Subject {
 
     /// Looks once. A failure of kind [`FailureKind::Timeout`] says that the first look takes longer and goes on with the
     /// next call.
-    pub fn look(&mut self, now: Time) -> Result<Look, Failure> {
+    pub fn look(&mut self, clock: &Clock) -> Result<Look, Failure> {
         let mut look = match &mut self.how {
-            How::Polled { sources, lines } => polled(self.source, sources, lines, now)?,
+            How::Polled { sources, lines } => polled(self.source, sources, lines, clock.now())?,
             How::Document { paths, lines } => document(self.source, paths, *lines, &self.wishes.fields)?,
+            How::Size(size) => return size.look(clock),
         };
         if self.wishes.total.is_some() {
             look.told.total_grew_from = None;
