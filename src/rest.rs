@@ -1,4 +1,5 @@
-//! What only the start needed is given back once a process is at rest: pages of the program, and free memory of the heap.
+//! What only the start needed is given back once a process is at rest: pages of the program and of its libraries, and free
+//! memory of the heap.
 //!
 //! The start reads arguments, YAML and rules, which the rest of a process's life never does again. The kernel maps 64 KiB of
 //! the program for each page of it that is touched, so the start alone costs each of the three processes megabytes that stay
@@ -43,23 +44,70 @@ impl Rest {
     }
 }
 
-unsafe extern "C" {
-    /// Where the program begins in memory, and where its code ends: the linker says so. What is between is as it is in the
-    /// file, headers, constants and code; what can be written, and what the loader changed, comes behind, on pages of its own.
-    static __executable_start: u8;
-    static etext: u8;
-}
-
 /// Neither call can fail in a way that matters: what is not given back stays.
 fn give_back() {
-    let start = &raw const __executable_start;
-    let length = (&raw const etext).addr().saturating_sub(start.addr());
-    // SAFETY: the range is our own program, mapped from its file and never written to, so that dropping its pages changes no
-    // byte that anybody reads.
-    let _ = unsafe { nix::libc::madvise(start.cast_mut().cast(), length, nix::libc::MADV_DONTNEED) };
+    // SAFETY: `object` does not keep what it is given, and does not panic.
+    unsafe { nix::libc::dl_iterate_phdr(Some(object), std::ptr::null_mut()) };
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes the locks of the allocator itself.
     let _ = unsafe { nix::libc::malloc_trim(0) };
+}
+
+/// Of the program, or of a library, what is mapped from its file and may not be written: headers, constants and code. What the
+/// loader changes lies in segments that may be, also where it forbids that afterwards.
+unsafe extern "C" fn object(
+    info: *mut nix::libc::dl_phdr_info,
+    _: usize,
+    _: *mut nix::libc::c_void,
+) -> nix::libc::c_int {
+    use nix::libc::{MADV_DONTNEED, PF_W, PT_DYNAMIC, PT_LOAD, madvise};
+    // SAFETY: the loader passes what it knows of an object, which is there for as long as this runs.
+    let (base, headers) = unsafe {
+        let info = &*info;
+        if info.dlpi_phdr.is_null() {
+            return 0;
+        }
+        (info.dlpi_addr, std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)))
+    };
+    let mut dynamic = headers.iter().filter(|header| header.p_type == PT_DYNAMIC);
+    if dynamic.any(|header| changes_its_code(base.wrapping_add(header.p_vaddr))) {
+        return 0;
+    }
+    for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_flags & PF_W == 0) {
+        // Of the smallest pages that there are; of larger ones a part is refused, and stays.
+        let page = 4095;
+        let start = base.wrapping_add(header.p_vaddr) & !page;
+        // The last page may be the first of the next segment, which may be another kind of page.
+        let end = base.wrapping_add(header.p_vaddr).wrapping_add(header.p_memsz) & !page;
+        let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(end.saturating_sub(start))) else {
+            continue;
+        };
+        // SAFETY: the range is mapped from a file and never written to, so that dropping its pages changes no byte that
+        // anybody reads.
+        let _ = unsafe { madvise(std::ptr::with_exposed_provenance_mut(start), length, MADV_DONTNEED) };
+    }
+    0
+}
+
+/// Whether the loader writes addresses into the code, as of a library that was not compiled for sharing.
+fn changes_its_code(dynamic: u64) -> bool {
+    const DT_NULL: u64 = 0;
+    const DT_TEXTREL: u64 = 22;
+    const DT_FLAGS: u64 = 30;
+    const DF_TEXTREL: u64 = 4;
+    let Ok(address) = usize::try_from(dynamic) else { return true };
+    let mut entry: *const [u64; 2] = std::ptr::with_exposed_provenance(address);
+    loop {
+        // SAFETY: the section is a list of pairs that ends with DT_NULL.
+        let [tag, value] = unsafe { *entry };
+        match tag {
+            DT_NULL => return false,
+            DT_TEXTREL => return true,
+            DT_FLAGS if value & DF_TEXTREL != 0 => return true,
+            // SAFETY: as above, and this was not the last.
+            _ => entry = unsafe { entry.add(1) },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -74,16 +122,15 @@ mod tests {
         assert_eq!(due, [15, 3615, 7215]);
     }
 
-    /// KiB of this program's file that are mapped and cannot be written.
-    fn resident() -> u64 {
-        let program = std::env::current_exe().unwrap().display().to_string();
+    /// KiB of a file that are mapped and cannot be written.
+    fn resident(file: &str) -> u64 {
         let mut ours = false;
         let mut sum = 0;
         for line in std::fs::read_to_string("/proc/self/smaps").unwrap().lines() {
             if let Some(rest) = line.strip_prefix("Rss:") {
                 sum += if ours { rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap() } else { 0 };
             } else if line.contains('-') && !line.ends_with(" kB") {
-                ours = line.ends_with(&program) && line.contains(" r-");
+                ours = line.contains(file) && line.contains(" r-");
             }
         }
         sum
@@ -103,9 +150,14 @@ mod tests {
             assert!(test.status.success() && said.contains("1 passed"), "{said}");
             return;
         }
-        let before = resident();
+        let program = std::env::current_exe().unwrap().display().to_string();
+        let before = [&program, "/libc"].map(resident);
         give_back();
-        let after = resident();
-        assert!(after < before / 2, "{before} KiB before, {after} KiB after");
+        let after = [&program, "/libc"].map(resident);
+        assert!(3 * after[0] < 2 * before[0] && 2 * after[1] < before[1], "{before:?} KiB before, {after:?} KiB after");
+        // What the loader wrote is still there: another thread, another library's code, an error's backtrace.
+        let thread = std::thread::Builder::new().spawn(|| f64::from(std::process::id()).sqrt().sin()).unwrap();
+        assert!(thread.join().unwrap().abs() <= 1.0);
+        assert!(std::backtrace::Backtrace::force_capture().to_string().contains("rest"));
     }
 }
