@@ -79,11 +79,7 @@ impl Machine {
                 volume: (self.volumes > 0).then(|| mount(number % self.volumes).id),
                 bytes,
                 files: Some(3),
-                avail: None,
-                size: None,
-                reason: None,
-                on_expected_mount: None,
-                counted_at: None,
+                ..OutputReading::default()
             };
             self.see(at, SourceId::outputs(&job), Fact::Outputs { job, outputs: vec![output] });
         }

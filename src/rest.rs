@@ -4,8 +4,8 @@
 //! The start reads arguments, YAML and rules, which the rest of a process's life never does again. The kernel maps 64 KiB of
 //! the program for each page of it that is touched, so the start alone costs each of the three processes megabytes that stay
 //! mapped for as long as it lives. Nothing is lost: what is used again is mapped again out of the page cache, some hundred
-//! faults in all. It is done each hour, since mails and pages of errors are as rare as a start. A debugger's breakpoints go with
-//! the pages that they are in.
+//! faults in all. It is done each hour, since mails and pages of errors are as rare as a start. A debugger's breakpoints, and
+//! what another tool patched into code, go with the pages that they are in.
 //!
 //! Separate because it takes `unsafe` blocks. Tried and not taken: a program without position-independent code saves 2 MiB
 //! more, and its addresses could be guessed; identical code folded by the linker saves 1 MiB, with one linker only.
@@ -73,12 +73,14 @@ unsafe extern "C" fn object(
     if dynamic.any(|header| changes_its_code(base.wrapping_add(header.p_vaddr))) {
         return 0;
     }
+    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    let Some(page) = size.and_then(|size| u64::try_from(size).ok()).filter(|size| size.is_power_of_two()) else {
+        return 1;
+    };
     for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_flags & PF_W == 0) {
-        // Of the smallest pages that there are; of larger ones a part is refused, and stays.
-        let page = 4095;
-        let start = base.wrapping_add(header.p_vaddr) & !page;
+        let start = base.wrapping_add(header.p_vaddr) & !(page - 1);
         // The last page may be the first of the next segment, which may be another kind of page.
-        let end = base.wrapping_add(header.p_vaddr).wrapping_add(header.p_memsz) & !page;
+        let end = base.wrapping_add(header.p_vaddr).wrapping_add(header.p_memsz) & !(page - 1);
         let (Ok(start), Ok(length)) = (usize::try_from(start), usize::try_from(end.saturating_sub(start))) else {
             continue;
         };

@@ -118,10 +118,7 @@ impl Run {
                 bytes,
                 files: bytes.map(|_| 1),
                 reason: bytes.is_none().then(|| format!("{path} does not exist")),
-                on_expected_mount: None,
-                counted_at: None,
-                avail: None,
-                size: None,
+                ..OutputReading::default()
             };
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let own = (done * self.tokens * 4.0) as u64;

@@ -125,14 +125,9 @@ impl<'a> Spine<'a> {
             let bytes = (BYTES_PER_TOKEN * standing(self.run, now).finished_tokens) as u64;
             let output = OutputReading {
                 path: OUTPUT.to_owned(),
-                volume: None,
                 bytes: Some(bytes),
                 files: Some(1),
-                reason: None,
-                on_expected_mount: None,
-                counted_at: None,
-                avail: None,
-                size: None,
+                ..OutputReading::default()
             };
             let (source, job) = (SourceId::outputs(&self.job), self.job.clone());
             self.observe(now, source, Fact::Outputs { job, outputs: vec![output] });

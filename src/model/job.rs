@@ -96,7 +96,7 @@ pub struct Unread {
 }
 
 /// One output path of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct OutputReading {
     /// As configured.
     pub path: String,

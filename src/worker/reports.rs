@@ -109,17 +109,7 @@ pub fn hung_output(output: &Output, table: &MountTable, last: Option<&OutputRead
 
 /// An output path of which only the name is known.
 fn empty(output: &Output) -> OutputReading {
-    OutputReading {
-        path: output.path.display().to_string(),
-        volume: None,
-        bytes: None,
-        files: None,
-        avail: None,
-        size: None,
-        reason: None,
-        on_expected_mount: None,
-        counted_at: None,
-    }
+    OutputReading { path: output.path.display().to_string(), ..OutputReading::default() }
 }
 
 /// Any mount point of the device counts, not only the one that names it.

@@ -186,14 +186,10 @@ fn files(args: &Args, moments: Vec<&Sizes>) -> Vec<Observation> {
         let bytes = sizes.log_bytes.zip(sizes.out_bytes).map(|(log, items)| (log + items) as u64);
         let outputs = vec![OutputReading {
             path: output(args),
-            volume: None,
             bytes,
             files: bytes.map(|_| 2),
-            avail: None,
-            size: None,
             reason: bytes.is_none().then(|| format!("{} does not exist yet", output(args))),
-            on_expected_mount: None,
-            counted_at: None,
+            ..OutputReading::default()
         }];
         let fact = Fact::Outputs { job: job.clone(), outputs };
         observations.push(Observation { at, source: SourceId::outputs(&job), took: None, fact });

@@ -10,7 +10,7 @@ use super::subject::Look;
 use crate::clock::Clock;
 use crate::estimate::eta::Bytes;
 use crate::estimate::one_shot::Verdict;
-use crate::model::{Answer, Failure, FailureKind, Time};
+use crate::model::{Answer, Bounds, Failure, FailureKind, Time};
 use crate::sources::outputs::Measurer;
 
 const NO_ITEMS: &str = "bytes are counted here, and no items";
@@ -21,7 +21,9 @@ pub struct Size {
     total: f64,
     measurer: Measurer,
     grown: Bytes,
+    /// When it began to grow as it does, and the bytes of the last count.
     first: Option<(f64, Time)>,
+    last: f64,
     counted_at: Option<Time>,
 }
 
@@ -33,20 +35,21 @@ pub struct Written {
     pub total: f64,
     /// Since we watch it.
     pub per_second: Option<f64>,
-    eta: Answer<crate::model::Bounds>,
+    eta: Answer<Bounds>,
 }
 
 impl Size {
     /// Of a file or a folder, which will have so many bytes.
     pub fn open(path: &Path, total: f64) -> Result<Self, Failure> {
         let real = path.canonicalize().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                Failure::new(FailureKind::Missing, format!("{} does not exist", path.display()))
-            }
+            std::io::ErrorKind::NotFound => Failure::new(
+                FailureKind::Missing,
+                format!("{} does not exist: name a file or a folder", path.display()),
+            ),
             _ => Failure::new(FailureKind::Io, format!("{}: {error}", path.display())),
         })?;
         let (measurer, grown) = (Measurer::default(), Bytes::default());
-        Ok(Self { path: real, total, measurer, grown, first: None, counted_at: None })
+        Ok(Self { path: real, total, measurer, grown, first: None, last: 0.0, counted_at: None })
     }
 
     /// Counts for a while; a failure of kind [`FailureKind::Timeout`] says that the first count goes on with the next call.
@@ -66,9 +69,11 @@ impl Size {
         let at = measured.at.unwrap_or(now);
         if self.counted_at.replace(at) != Some(at) {
             self.grown.record(bytes, at);
-            if self.first.is_none_or(|(first, _)| bytes < first) {
+            // What became smaller was moved or made anew, as the estimate takes it.
+            if self.first.is_none() || bytes < self.last {
                 self.first = Some((bytes, at));
             }
+            self.last = bytes;
         }
         let problem = measured.reason.clone();
         let written = Written { bytes, total: self.total, per_second: self.pace(bytes, at), eta: self.eta(bytes, now) };
@@ -80,7 +85,7 @@ impl Size {
         Some((bytes - first) / at.seconds_since(since)).filter(|pace| pace.is_finite() && *pace > 0.0)
     }
 
-    fn eta(&self, bytes: f64, now: Time) -> Answer<crate::model::Bounds> {
+    fn eta(&self, bytes: f64, now: Time) -> Answer<Bounds> {
         let watched = self.first.is_some_and(|(first, _)| bytes > first);
         Answer::from_option(
             self.grown.read(self.total, now),

@@ -35,18 +35,13 @@ fn see(job: &mut Job, reading: &Reading, now: f64) {
     job.tick(None, at(now));
 }
 
+/// An output path as it was measured.
+fn output(volume: Option<VolumeId>, bytes: Option<u64>) -> OutputReading {
+    OutputReading { path: "/data/out".into(), volume, bytes, ..OutputReading::default() }
+}
+
 fn bytes(bytes: u64) -> Vec<OutputReading> {
-    vec![OutputReading {
-        path: "/data/out".into(),
-        volume: None,
-        bytes: Some(bytes),
-        files: None,
-        avail: None,
-        size: None,
-        reason: None,
-        on_expected_mount: None,
-        counted_at: None,
-    }]
+    vec![output(None, Some(bytes))]
 }
 
 #[test]
@@ -118,21 +113,6 @@ fn b76_the_configured_total_makes_an_eta_where_the_log_has_none() {
     assert!(job.forecast(at(200.0)).reason().unwrap().contains("total"));
     job.config.total = Some(400.0);
     assert_eq!(job.forecast(at(200.0)).known().unwrap().seconds.mid, 200.0);
-}
-
-/// An output path as it was measured.
-fn output(volume: Option<VolumeId>, bytes: Option<u64>) -> OutputReading {
-    OutputReading {
-        path: "/data/out".into(),
-        volume,
-        bytes,
-        files: None,
-        avail: None,
-        size: None,
-        reason: None,
-        on_expected_mount: None,
-        counted_at: None,
-    }
 }
 
 /// influxdata/telegraf#16871: a mount that vanished is not an emptier disk.
