@@ -131,9 +131,10 @@ fn detect(head: &[u8], limit: usize) -> Wrapping {
                 .iter()
                 .zip(b"0000-00-00T")
                 .all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form });
-            match cri(head) {
+            let end = memchr(b'\n', head);
+            match head.get(..end.unwrap_or(head.len())).and_then(cri) {
                 Some(_) => Wrapping::Cri,
-                None if is_date && head.len() < HEAD && memchr(b'\n', head).is_none() => Wrapping::Unknown,
+                None if is_date && head.len() < HEAD && end.is_none() => Wrapping::Unknown,
                 None => Wrapping::None,
             }
         }
@@ -351,6 +352,17 @@ mod tests {
                 }
             });
             assert_eq!(times, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_first_line_that_is_half_a_date_is_read_alike_in_pieces() {
+        // The space that ends a time was looked for on the next line as well, if that was there.
+        let text: &[u8] = b"2026-11-30T07:0/2\n2026-11-30T07:00:00.0Z stderr F 5000\n";
+        let whole = unwrap(&[text]);
+        assert_eq!(whole[0].as_bytes(), text);
+        for size in 1..text.len() {
+            assert_eq!(unwrap(&text.chunks(size).collect::<Vec<_>>()), whole, "pieces of {size}");
         }
     }
 
