@@ -29,7 +29,10 @@ mod ended;
 mod flight;
 mod histogram;
 mod items;
+mod lag;
 mod lengths;
+mod lines;
+mod look;
 mod order;
 mod plain;
 pub(super) mod random;
@@ -46,6 +49,9 @@ mod hostile;
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Counts.
 mod lost;
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Counts.
+mod midway;
+#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
@@ -60,9 +66,10 @@ pub use bytes::Bytes;
 pub use earlier::{Earlier, Lesson};
 use ended::Bucket;
 pub use ended::ByLength;
-pub use flight::Look;
 use flight::{Flight, MET_PIECES};
 use items::Items;
+use lag::Lag;
+pub use look::Look;
 use order::Order;
 use plain::Plain;
 use random::Random;
@@ -84,8 +91,11 @@ const ENOUGH_FOR_AGES: f64 = 50.0;
 /// Points that stand for answers which ended before we came.
 const MOST_POINTS: f64 = 400.0;
 
+/// Looks between two readings of a job, at most.
+const MOST_LOOKS: usize = 128;
+
 /// A part of the engine's work that differs from the last one by less (in its logarithm) is the same.
-const NEW_PART: f64 = 0.07;
+const NEW_PART: f64 = 0.02;
 
 /// What one look at the job says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -159,8 +169,6 @@ pub struct Eta {
     scraped_at: Option<Time>,
     /// Lengths that were told, and when: those after the last look wait for the next.
     told: VecDeque<(Time, u32)>,
-    /// Lines that came with the last look.
-    came: f64,
     /// The first look of the account met requests that began before it.
     midway: bool,
     moved_at: Option<Time>,
@@ -184,8 +192,13 @@ pub struct Eta {
     told_tokens: f64,
     /// Tokens of the answers that were told since the account of those in flight began.
     told_since: f64,
-    /// So many of them ended before it began: a writer that buffers tells late.
-    late: f64,
+    /// How many of them ended before it began: a writer that buffers tells late.
+    lag: Lag,
+    /// The last two readings of the job, those that brought lines with the one before each, and what the engine had finished at
+    /// the last looks: between two readings it was written.
+    read: (Option<Time>, Option<Time>),
+    written: VecDeque<(Time, Option<Time>)>,
+    finished_at: VecDeque<(Time, f64)>,
     /// What ran at the last few looks.
     recent: [f64; 3],
     /// The engine is empty while items are left, and for how long of the time since the forecast was made.
@@ -237,6 +250,7 @@ impl Eta {
         let counts_alone = self.made.is_none_or(|made| made.forecast.mode == EstimateMode::Items);
         self.changed |= self.evidence != Some(evidence) && (belongs_to_look || counts_alone);
         self.evidence = Some(evidence);
+        self.read_at(at);
         if belongs_to_look {
             self.then = self.evidence;
         }
@@ -260,7 +274,7 @@ impl Eta {
             let step = self.flight.step() / self.part.unwrap_or(Part::ALL).requests;
             self.share.record(done, tokens, look, step);
             if let Verdict::Steady(part) = self.share.verdict() {
-                self.adopt(part, look, done);
+                self.adopt(part);
             }
         }
     }
@@ -276,22 +290,26 @@ impl Eta {
         if more > 1.5 * self.flight.step() + 5.0 { more } else { 0.0 }
     }
 
-    /// Of what the engines do only this part is the job's: those in flight are accounted for anew by it.
-    fn adopt(&mut self, part: Part, look: Look, done: f64) {
-        let before = self.part.unwrap_or(Part::ALL);
-        if (part.tokens / before.tokens).ln().abs() < NEW_PART
-            && (part.requests / before.requests).ln().abs() < NEW_PART
-        {
+    /// Of what the engines do only this part is the job's, and always was.
+    fn adopt(&mut self, part: Part) {
+        let ratio = part.over(self.part.unwrap_or(Part::ALL));
+        if ratio.tokens.ln().abs() < NEW_PART && ratio.requests.ln().abs() < NEW_PART {
             return;
         }
         self.part = Some(part);
-        self.order.begin_anew();
-        self.throughput.scale(part.tokens / before.tokens);
-        (self.followed, self.spare, self.first_look) = (true, None, None);
-        (self.told_since, self.late) = (0.0, self.flight.step() * part.requests / before.requests / 2.0);
-        self.flight = Flight::default();
-        self.flight.look(part.of(look), 0.0, 0.0);
-        self.before = Some(done);
+        self.throughput.scale(ratio.tokens);
+        let spare = self.spare.as_deref_mut().map(|(flight, order)| (flight, order, true));
+        for (flight, order, by_counters) in
+            spare.into_iter().chain([(&mut self.flight, &mut self.order, self.without_lengths)])
+        {
+            flight.rescale(ratio, by_counters);
+            order.rescale(self.before.unwrap_or(0.0), ratio.requests);
+        }
+        self.first_look = None;
+        self.finished_at.iter_mut().for_each(|look| look.1 *= ratio.requests);
+        self.recent.iter_mut().for_each(|running| *running *= ratio.tokens);
+        self.lag.forget();
+        self.place_border();
     }
 
     /// Takes a scrape of the job's engines.
@@ -357,10 +375,13 @@ impl Eta {
         if let Some(newest) = self.recent.last_mut() {
             *newest = look.running;
         }
+        self.finished_at.push_back((at, self.flight.finished()));
+        if self.finished_at.len() > MOST_LOOKS {
+            self.finished_at.pop_front();
+        }
         self.looked_at = Some(at);
         self.scraped_at = Some(at);
         self.then = self.evidence;
-        self.came = 0.0;
         self.changed = true;
     }
 
@@ -404,65 +425,6 @@ impl Eta {
         self.looked_at = None;
     }
 
-    /// Takes the lengths of the answers that finished next; before them `untold` finished whose lengths nobody knows.
-    pub fn lengths(&mut self, untold: u64, tokens: &[u32], at: Time) {
-        self.lengths = self.lengths.saturating_add(untold);
-        if self.lengths > 0 || !tokens.is_empty() {
-            self.spare = None;
-        }
-        self.told.extend(tokens.iter().map(|&length| (at, length)));
-        match self.looked_at {
-            None => self.take_lengths(),
-            Some(looked) => self.changed |= at <= looked,
-        }
-    }
-
-    /// Takes the lengths that were told until the last look, or all of them while no engine answers.
-    fn take_lengths(&mut self) {
-        let until = self.looked_at;
-        let ready = self.told.partition_point(|told| until.is_none_or(|until| told.0 <= until));
-        if ready == 0 {
-            return;
-        }
-        self.date(ready);
-        for (_, length) in self.told.drain(..ready).collect::<Vec<_>>() {
-            self.lengths = self.lengths.saturating_add(1);
-            if length == 0 || self.without_lengths {
-                continue;
-            }
-            let length = f64::from(length);
-            self.told_tokens += length;
-            #[allow(clippy::cast_precision_loss)] // Items of a job.
-            let nth = self.lengths as f64;
-            // A buffer also tells, after the account began, of those that ended before.
-            match self.before {
-                Some(before) if nth > before + self.late => {
-                    self.told_since += length;
-                    let ended = self.flight.ended(length, nth - before - self.late);
-                    self.order.add(ended.length, ended.order.map(|order| before + order));
-                }
-                _ => self.order.add(length, Some(nth - 1.0)),
-            }
-            self.changed = true;
-        }
-    }
-
-    /// So many lines came since the look before the last. More than the engine finished meanwhile are what a buffer held
-    /// back, and at the moment it was written it held nothing back: the last of them was the newest answer then, some time
-    /// since the look before. Where the account began with nothing in flight, nothing was held back then.
-    fn date(&mut self, lines: usize) {
-        #[allow(clippy::cast_precision_loss)] // Lines of one read.
-        let (lines, told) = (lines as f64, self.lengths as f64);
-        self.came += lines;
-        let (Some(before), Some(_)) = (self.before, self.flight.last().and_then(|look| look.finished)) else { return };
-        if self.midway && self.came > 1.5 * self.flight.step() + 2.0 {
-            let newest = self.flight.finished() - self.flight.step() / 2.0;
-            let late = (told + lines - before - newest).max(0.0);
-            // The first time it is all that is known; later the errors of half a poll cancel.
-            self.late = if self.late == 0.0 { late } else { f64::midpoint(self.late, late) };
-        }
-    }
-
     /// Nobody looked for so long: what came meanwhile is no pace, and the silence is not the job's.
     ///
     /// Which requests ended in the gap, and which began, nobody saw, so those in flight are accounted for anew from the
@@ -477,7 +439,8 @@ impl Eta {
         }
         self.before = None;
         self.first_look = None;
-        (self.told_since, self.late) = (0.0, 0.0);
+        (self.told_since, self.lag) = (0.0, Lag::default());
+        self.finished_at.clear();
         self.engine_down();
         self.made = None;
         self.changed = true;

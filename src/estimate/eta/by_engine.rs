@@ -3,9 +3,11 @@
 //! Apart from [`super::Eta`], which takes what is seen and knows when: here nothing changes.
 
 use super::earlier::{self, Earlier};
-use super::flight::{Aged, Look};
+use super::flight::{Aged, Ended};
 use super::histogram::Histogram;
 use super::lengths::Mixed;
+use super::look::Look;
+use super::order::Begun;
 use super::random::{Random, even};
 use super::share::Verdict;
 use super::simulate::{Played, Standing, play, steps_of};
@@ -22,6 +24,9 @@ const FEWEST_DRAWS: f64 = 24.0;
 
 /// The engine finished this share more than the job did: others use it too, and its counters are not the job's.
 const FOREIGN: f64 = 0.10;
+
+/// In the order of their ends the first answers of a run are the short ones, until about this many times what runs at once.
+const SETTLED_AFTER: f64 = 2.0;
 
 /// Places in the engines that are played, and answers that may be hidden by lines that are late: more than there are, so
 /// that a server which says so costs no more than this.
@@ -41,7 +46,8 @@ impl Eta {
         if by_earlier && (hidden >= 1.0 || earlier::lengths(earlier).next().is_none()) {
             return None;
         }
-        let aged = self.ages(&mut finished, hidden);
+        let (aged, untold) = self.ages(hidden, &finished);
+        untold.iter().for_each(|ended| finished.add(ended.length));
         let left = (total - evidence.settled - hidden).max(0.0);
         if left <= 0.0 {
             return None;
@@ -60,7 +66,9 @@ impl Eta {
         let mode = model.mode();
         let horizon = left * mode.mean() / average;
         let learned = self.throughput.learn(slots.max(self.usual_running()), horizon, &earlier::laws(earlier))?;
-        let (drift, blocks) = self.order.drift(&mode, &aged_from(&aged, self.before), queue.max(1.0));
+        // What ended before the account is in the order in which it ended.
+        let by_ends = self.before.unwrap_or(0.0).min(SETTLED_AFTER * usual);
+        let (drift, blocks) = self.order.drift(&mode, &self.begun(&aged, &untold), by_ends, queue.max(1.0));
         let mut random = Random::new(self.settings.seed);
         let (mut seconds, mut tokens, mut drained) = (Vec::new(), Vec::new(), 0.0);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
@@ -98,21 +106,28 @@ impl Eta {
         Mixed::fit(finished, &unfinished, self.settings.max_tokens, earlier::lengths(earlier))
     }
 
-    /// The requests in flight. Those that ended and are not told yet are taken out of the account, and have lengths such
-    /// that the engine's count of tokens is right.
-    fn ages(&self, finished: &mut Histogram, hidden: f64) -> Vec<Aged> {
+    /// The requests in flight, and those that ended and are not told yet. The latter are taken out of the account, and have
+    /// lengths such that the engine's count of tokens is right.
+    fn ages(&self, hidden: f64, finished: &Histogram) -> (Vec<Aged>, Vec<Ended>) {
         if self.without_lengths || hidden < 1.0 {
-            return self.flight.ages();
+            return (self.flight.ages(), Vec::new());
         }
         let average = finished.total() / finished.count();
         let tokens = self.flight.finished_tokens() - self.told_since;
         let tokens = tokens.min(3.0 * hidden * average).max(0.3 * hidden * average);
         let mut flight = self.flight.clone();
         let told = flight.finished() - hidden;
-        for ended in flight.ended_untold(told, tokens, &mut Random::new(self.settings.seed)) {
-            finished.add(ended.length);
-        }
-        flight.ages()
+        let untold = flight.ended_untold(told, tokens, &mut Random::new(self.settings.seed));
+        (flight.ages(), untold)
+    }
+
+    /// What is in no line of the file yet, by when it began: how old it became, and how many of it ended.
+    fn begun(&self, aged: &[Aged], untold: &[Ended]) -> Vec<Begun> {
+        let before = self.before.unwrap_or(0.0);
+        let running = aged.iter().map(|one| (one.order, one.age, 0.0));
+        let ended = untold.iter().map(|one| (one.order, one.length, 1.0));
+        let known = running.chain(ended).filter_map(|(order, age, ended)| Some((order?, age, ended)));
+        known.map(|(order, age, ended)| Begun { order: before + order, age, ended }).collect()
     }
 
     fn usual_running(&self) -> f64 {
@@ -127,17 +142,13 @@ impl Eta {
             return None;
         }
         let told = evidence.settled - evidence.failed - before;
-        let more = self.flight.finished() - told + self.late;
+        let more = self.flight.finished() - told + self.lag.lines();
         let is_late = more <= 100.0_f64.max(2.0 * look.running) || more <= FOREIGN * self.flight.finished();
         if !is_late || more > MOST_HIDDEN {
             return None;
         }
         Some(more.max(0.0))
     }
-}
-
-fn aged_from(aged: &[Aged], before: Option<f64>) -> Vec<Aged> {
-    aged.iter().map(|one| Aged { order: one.order.map(|order| order + before.unwrap_or(0.0)), ..*one }).collect()
 }
 
 /// 10, 50 and 90 %.

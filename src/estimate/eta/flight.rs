@@ -23,8 +23,10 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::ended::{Bucket, ByLength, choose};
+use super::ended::{Bucket, choose};
+use super::look::Look;
 use super::random::Random;
+use super::share::Part;
 
 /// Requests in flight that are told apart; more than any engine runs.
 const MOST_RUNNING: f64 = 8192.0;
@@ -40,6 +42,12 @@ const SNAP: f64 = 0.08;
 const MOST_AGE: f64 = 3.0;
 const ENOUGH_ENDED: f64 = 50.0;
 
+/// The more ended for each that runs, the fewer of those can be older than all that ended: then the account is off by one more
+/// often than one is as old as that. The least such age, and by how much more that is for each that runs of those that ended,
+/// where lengths are told and where they are guessed.
+const BY_TOLD: (f64, f64) = (1.1, 7.0);
+const BY_GUESSED: (f64, f64) = (1.5, 20.0);
+
 /// Cells before that whose median says how far the count is off.
 const CELLS_FOR_ERROR: usize = 32;
 
@@ -48,50 +56,6 @@ pub(super) const MET_PIECES: usize = 32;
 
 /// Looks that are kept to date lines that come late.
 const MAX_MARKS: usize = 512;
-
-/// What one scrape of the job's engines says, over all ranks. Counters grow through restarts and begin anywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Look {
-    /// Tokens generated.
-    pub generated: f64,
-    /// Requests in the batch.
-    pub running: f64,
-    /// Requests in the queue.
-    pub waiting: f64,
-    /// Requests finished by themselves, where the engine counts them.
-    pub finished: Option<f64>,
-    /// Their tokens.
-    pub finished_tokens: Option<f64>,
-    /// Requests that were aborted or failed.
-    pub aborted: Option<f64>,
-    /// Requests that ran when their engine's process went away: nothing counts those.
-    #[serde(default)]
-    pub lost: f64,
-    /// Tokens of the unfinished: generated less finished since the engine started, where it counts both.
-    pub held: Option<f64>,
-    /// How long the finished were, by the engine's own histogram. Not kept over a restart: what ended meanwhile is chosen
-    /// without it.
-    #[serde(skip)]
-    pub by_length: Option<ByLength>,
-}
-
-impl Look {
-    /// Two engines as one; what one of them does not count is not known of both.
-    pub fn and(self, other: Self) -> Self {
-        let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
-        Self {
-            generated: self.generated + other.generated,
-            running: self.running + other.running,
-            waiting: self.waiting + other.waiting,
-            finished: sum(self.finished, other.finished),
-            finished_tokens: sum(self.finished_tokens, other.finished_tokens),
-            aborted: sum(self.aborted, other.aborted),
-            lost: self.lost + other.lost,
-            held: sum(self.held, other.held),
-            by_length: self.by_length.zip(other.by_length).and_then(|(one, other)| one.and(other)),
-        }
-    }
-}
 
 /// A stretch of the coordinate, with what began in it less what of that is known to have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -158,6 +122,8 @@ pub(super) struct Flight {
     /// The longest answer that ended, and how many did.
     longest: f64,
     ended: f64,
+    /// Nobody tells lengths: they were chosen such that the counters agree.
+    guessed: bool,
     /// What of `held` belongs to requests that are gone.
     stray: f64,
     /// Unfinished requests that were seen to be gone and of which no failure is told yet, and until which u one can be.
@@ -201,6 +167,24 @@ impl Flight {
     /// Tokens of the requests that it finished since the first look.
     pub(super) const fn finished_tokens(&self) -> f64 {
         self.finished_tokens
+    }
+
+    /// All that the engine did is so many times what it seemed to be of the job. What ended is told by lines, and stays, unless it
+    /// was found `by_counters`.
+    pub(super) fn rescale(&mut self, ratio: Part, by_counters: bool) {
+        for cell in &mut self.cells {
+            let ended = cell.begun - cell.unexplained;
+            cell.begun *= ratio.requests;
+            cell.order = cell.order.map(|order| order * ratio.requests);
+            cell.unexplained = cell.begun - if by_counters { ended * ratio.requests } else { ended };
+        }
+        self.marks.iter_mut().for_each(|mark| mark.0 *= ratio.requests);
+        self.last = self.last.map(|last| ratio.of(last));
+        for requests in [&mut self.begun, &mut self.owed, &mut self.finished, &mut self.step] {
+            *requests *= ratio.requests;
+        }
+        self.finished_tokens *= ratio.tokens;
+        self.stray *= ratio.tokens;
     }
 
     /// Takes a look. `lines` is how many items were finished since the last one by the files, for an engine that does
@@ -352,28 +336,35 @@ impl Flight {
         }
     }
 
-    /// An answer of this length ended as the `nth` to finish since the first look.
-    pub(super) fn ended(&mut self, length: f64, nth: f64) -> Ended {
-        let ended = self.u_of(nth);
-        let began = ended - length;
+    /// An answer of this length ended there.
+    pub(super) fn ended(&mut self, length: f64, ended: f64) -> Ended {
         self.longest = self.longest.max(length);
         self.ended += 1.0;
+        Ended { length, order: self.explain(length, ended, 1.0) }
+    }
+
+    /// Its start is explained by it, or, with -1, is not after all. Answers with its place in the order.
+    pub(super) fn explain(&mut self, length: f64, ended: f64, ends: f64) -> Option<f64> {
+        let began = ended - length;
         let fallback = Some(self.begun);
         if self.cleared_at.is_some_and(|cleared| ended <= cleared) {
             // Told late: when the engine was empty it was accounted for with all others.
-            return Ended { length, order: fallback };
+            return fallback;
         }
         let place = self.cells.partition_point(|cell| cell.to < began).min(self.cells.len().saturating_sub(1));
-        let Some(cell) = self.cells.get_mut(place) else { return Ended { length, order: fallback } };
-        cell.unexplained -= 1.0;
-        Ended { length, order: cell.order() }
+        let Some(cell) = self.cells.get_mut(place) else { return fallback };
+        cell.unexplained -= ends;
+        cell.order()
     }
 
     /// How many of those that began in each cell are unfinished.
     fn survivors(&self, age_to_length: f64) -> Vec<f64> {
         // Nothing that runs is so much older than any answer ever was: what is left over there is an error, and it would
         // be in all that follows.
-        let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - age_to_length * self.longest };
+        let (least, more) = if self.guessed { BY_GUESSED } else { BY_TOLD };
+        let share = self.last.map_or(0.0, |last| last.running) / self.ended.max(1.0);
+        let most = age_to_length.min((more * share).max(least)) * self.longest;
+        let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - most };
         let over = self.cells.partition_point(|cell| cell.to < oldest);
         let mut sum = 0.0;
         let sums: Vec<f64> = self
@@ -433,8 +424,8 @@ impl Flight {
         aged
     }
 
-    /// Where the coordinate stood when the `nth` request finished.
-    fn u_of(&self, nth: f64) -> f64 {
+    /// Where the coordinate stood when the `nth` request since the first look finished.
+    pub(super) fn u_of(&self, nth: f64) -> f64 {
         let after = self.marks.partition_point(|mark| mark.0 < nth);
         let upper = self.marks.get(after);
         let lower = after.checked_sub(1).and_then(|before| self.marks.get(before));
@@ -449,6 +440,7 @@ impl Flight {
 
     /// Requests that finished with `tokens` together: some of those in flight, by what is known of their lengths.
     pub(super) fn ended_together(&mut self, together: &Together, random: &mut Random) -> Vec<Ended> {
+        self.guessed = true;
         let half_poll = self.cells.last().map_or(0.0, |cell| (cell.to - cell.from) / 2.0);
         self.ended_before(half_poll, together, random)
     }

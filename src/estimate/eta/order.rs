@@ -8,7 +8,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::curve::Curve;
-use super::flight::Aged;
 use super::histogram::Histogram;
 use super::wander::{Guess, guesses};
 
@@ -20,6 +19,17 @@ const FIRST_SIZE: f64 = 32.0;
 
 /// Fewer expected ends than this say nothing about a block: it is joined to the next.
 const FEW: f64 = 8.0;
+
+/// A request that no line tells of yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Begun {
+    /// How many began before it.
+    pub order: f64,
+    /// Its tokens.
+    pub age: f64,
+    /// 1 if it ended, 0 if it runs.
+    pub ended: f64,
+}
 
 /// Ended answers, by when they began.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,9 +81,20 @@ impl Order {
         self.aborted.add(age);
     }
 
-    /// The order so far was not that of the job's items; their lengths hold.
-    pub(super) fn begin_anew(&mut self) {
-        (self.size, self.blocks) = (FIRST_SIZE, Vec::new());
+    /// Of those that seemed to have begun after the first `from` only this share did.
+    pub(super) fn rescale(&mut self, from: f64, share: f64) {
+        let mut blocks = vec![Histogram::coarse(); MAX_BLOCKS];
+        let mut middle = self.size / 2.0;
+        for block in &self.blocks {
+            let place = self.place(if middle > from { from + (middle - from) * share } else { middle });
+            if let Some(sum) = blocks.get_mut(place) {
+                sum.merge(block);
+            }
+            middle += self.size;
+        }
+        let used = blocks.iter().rposition(|block| block.count() > 0.0).map_or(0, |last| last + 1);
+        blocks.truncate(used);
+        self.blocks = blocks;
     }
 
     /// Ages at which requests were aborted.
@@ -93,18 +114,21 @@ impl Order {
     }
 
     /// How the next `ahead` items will differ from all so far: the logarithm of how many times longer. And by how many
-    /// blocks that is known.
-    pub(super) fn drift(&self, curve: &Curve, running: &[Aged], ahead: f64) -> (Vec<Guess>, usize) {
+    /// blocks that is known. A block of which only the ended are counted, or only those that run, would differ by that; those of the items
+    /// before `from` are passed over.
+    pub(super) fn drift(&self, curve: &Curve, untold: &[Begun], from: f64, ahead: f64) -> (Vec<Guess>, usize) {
         let mut sums: Vec<(f64, f64)> =
             self.blocks.iter().map(|block| (block.count(), curve.expected(block))).collect();
-        for one in running {
-            if let Some(sum) = one.order.and_then(|order| sums.get_mut(self.place(order))) {
+        for one in untold {
+            if let Some(sum) = sums.get_mut(self.place(one.order)) {
+                sum.0 += one.ended;
                 sum.1 += curve.cumulative(one.age);
             }
         }
         let mut values = Vec::with_capacity(sums.len());
         let (mut ended, mut expected) = (0.0, 0.0);
-        for (more_ended, more_expected) in sums {
+        let first = if from > 0.0 { self.place(from) + 1 } else { 0 };
+        for (more_ended, more_expected) in sums.into_iter().skip(first) {
             ended += more_ended;
             expected += more_expected;
             if expected >= FEW {

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::flight::Look;
+use super::look::Look;
 
 /// A smaller difference than this is none: a request that was tried again, a line that is late.
 const UNEXPLAINED: f64 = 0.10;
@@ -56,6 +56,11 @@ pub(super) struct Part {
 impl Part {
     /// Everything.
     pub(super) const ALL: Self = Self { requests: 1.0, tokens: 1.0 };
+
+    /// How many times another one it is.
+    pub(super) fn over(self, other: Self) -> Self {
+        Self { requests: self.requests / other.requests, tokens: self.tokens / other.tokens }
+    }
 
     /// Of a scrape the job's part. Counters may begin anywhere, so what they are scaled by must not change on the way.
     pub(super) fn of(self, look: Look) -> Look {

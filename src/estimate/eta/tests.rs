@@ -126,7 +126,7 @@ fn half_of(lengths: &[u32]) -> Forecast {
             lost: 0.0,
         };
         eta.look(look, at(second));
-        eta.lengths(before as u64, &done[before..], at(second));
+        eta.lengths(0, &done[before..], at(second));
         eta.record(Evidence { settled: done.len() as f64, failed: 0.0, own_clock: None }, at(second));
         eta.refresh(Some(lengths.len() as f64), at(second));
     }

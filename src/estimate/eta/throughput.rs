@@ -5,7 +5,7 @@
 //! way to the run's own evidence once the batch shrinks. For every `half` the level is matched to what was measured, so
 //! the uncertainty of the law shows where the batch differs from what was seen: in the drain.
 //!
-//! **A pause is not a slow engine.** Time without a single token while requests run, and time in which the engine did
+//! **A pause is not a slow engine.** Time with next to no tokens while requests run, and time in which the engine did
 //! not answer, is left out together with the looks that it began and ended in.
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,9 @@ const UNSEEN: f64 = 0.2;
 
 /// No engine's speed is steadier than this from look to look.
 const STEADY: f64 = 0.008;
+
+/// Less than this share of the usual speed is a pause: one token more in a minute, or what a server counted late.
+const STOPPED: f64 = 0.02;
 
 /// Seconds, tokens, and requests times seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -62,7 +65,7 @@ impl Throughput {
             self.newest = None;
             return;
         }
-        if tokens <= 0.0 {
+        if tokens <= STOPPED * self.average().unwrap_or(0.0) * seconds {
             self.pause();
             return;
         }
