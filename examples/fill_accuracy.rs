@@ -428,13 +428,19 @@ fn row(name: &str, score: &Score) {
 mod tests {
     use super::*;
 
+    /// Of each kind, in the gate; `tests/long` asks for the 50 of the documentation.
+    fn seeds() -> u64 {
+        std::env::var("LONGHAUL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(15)
+    }
+
     /// What the documentation promises, on every kind of history.
     #[test]
     fn no_miss_no_false_alarm_and_a_longer_lead() {
-        let scores = scores(&methods(), 50);
+        let seeds = seeds();
+        let scores = scores(&methods(), seeds);
         let ours = all(&scores[0]);
         assert_eq!((ours.missed, ours.false_alarms), (0, 0));
-        assert!(ours.fill > 250 && ours.never > 200, "{ours:?}");
+        assert!(ours.fill as u64 > 5 * seeds && ours.never as u64 > 4 * seeds, "{ours:?}");
         for of_family in scores[SHIPPED.len() + HORIZONS.len()..].chunks(HORIZONS.len()) {
             let theirs = without_false_alarm(of_family).map_or(0.0, |(_, score)| score.median_lead());
             assert!(ours.median_lead() > theirs, "{} {theirs}", ours.median_lead());

@@ -18,6 +18,8 @@ use longhaul::model::{EngineName, Fact, JobName, Observation, Snapshot, SourceId
 
 const START: f64 = 1_795_000_000.0;
 const ITEMS: f64 = 25_000.0;
+/// Seconds between two looks, where a test does not need more. Each makes a forecast, which is most of the time these take.
+const STEP: u32 = 20;
 
 /// The reference scenario: answers to `/data`, then hidden states of `layers` layers beside them.
 fn config(layers: u32, prompts: bool) -> Config {
@@ -56,6 +58,7 @@ pipelines:
 /// A closed loop in which each answer has `tokens` tokens and each prompt 200.
 struct Run {
     world: World,
+    step: u32,
     now: f64,
     done: f64,
     items: f64,
@@ -70,7 +73,17 @@ struct Run {
 impl Run {
     fn new(config: Config, tokens: f64) -> Self {
         let world = World::new(Arc::new(config), "test".into(), Time::from_seconds(START));
-        Self { world, now: START, done: 0.0, items: ITEMS, tokens, states: None, extracted: None, others: 0.0 }
+        Self {
+            world,
+            step: STEP,
+            now: START,
+            done: 0.0,
+            items: ITEMS,
+            tokens,
+            states: None,
+            extracted: None,
+            others: 0.0,
+        }
     }
 
     fn see(&mut self, source: SourceId, fact: Fact) -> Option<Snapshot> {
@@ -78,14 +91,14 @@ impl Run {
         self.world.observe(&Observation { at, source, took: None, fact })
     }
 
-    /// `seconds` of one item a second, looked at each ten.
+    /// `seconds` of one item a second, looked at each `step`.
     fn go(&mut self, seconds: u32) -> Snapshot {
         let synth = JobName::new("synth");
         let volume = VolumeId::new("259:3");
         let mut snapshot = None;
-        for _ in 0..seconds / 10 {
-            self.now += 10.0;
-            self.done = (self.done + 10.0).min(self.items);
+        for _ in 0..seconds / self.step {
+            self.now += f64::from(self.step);
+            self.done = (self.done + f64::from(self.step)).min(self.items);
             let generated = self.done * self.tokens + 200.0 * self.tokens / 2.0;
             // Below zero the first answers are still on their way.
             let done = self.done.max(0.0);
@@ -233,7 +246,7 @@ fn output_below_output_is_counted_once() {
 
 #[test]
 fn forecasts_are_kept_scored_and_survive_a_restart() {
-    let mut run = Run { items: 1500.0, ..Run::new(config(4, false), 1000.0) };
+    let mut run = Run { items: 1500.0, step: 10, ..Run::new(config(4, false), 1000.0) };
     run.go(600);
     let kept = serde_json::to_string(run.world.forecasts()).unwrap();
     run.world.remember_forecasts(serde_json::from_str::<Ledger>(&kept).unwrap());
@@ -257,11 +270,11 @@ fn forecasts_are_kept_scored_and_survive_a_restart() {
 
 #[test]
 fn a_job_that_ran_before_has_a_forecast_before_anything_is_done() {
-    let mut first = Run { items: 1500.0, ..Run::new(config(4, false), 1000.0) };
+    let mut first = Run { items: 1500.0, step: 10, ..Run::new(config(4, false), 1000.0) };
     first.go(1600);
     let kept = serde_json::to_string(first.world.earlier_runs()).unwrap();
     let begun = |earlier: EarlierRuns, name: &str| {
-        let mut run = Run { items: 1500.0, done: -60.0, ..Run::new(config(4, false), 1000.0) };
+        let mut run = Run { items: 1500.0, done: -60.0, step: 10, ..Run::new(config(4, false), 1000.0) };
         run.world.remember_runs(earlier);
         let snapshot = run.go(40);
         (job(&snapshot, name).estimate_mode.get(), job(&snapshot, name).eta_seconds.get())

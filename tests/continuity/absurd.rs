@@ -214,7 +214,8 @@ fn absurd_values_neither_stop_it_nor_hold_it_up_nor_are_told() {
         places(piece, "", &mut found);
         found
     });
-    let cases = std::env::var("LONGHAUL_ABSURD").map_or(16, |count| count.parse().unwrap());
+    // In the gate; `tests/long` asks for more.
+    let cases = std::env::var("LONGHAUL_ABSURD").map_or(8, |count| count.parse().unwrap());
     let changes = prop::collection::vec((0..all_places.len(), any::<(Index, Index)>()), 1..4);
     let mut runner = TestRunner::new(Cases { cases, failure_persistence: None, ..Cases::default() });
     let outcome = runner.run(&changes, |changes| {
