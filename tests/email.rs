@@ -408,7 +408,7 @@ fn a_delivery_to_a_server_that_trickles_ends() {
 }
 
 /// The whole way: greylisted first, then a server that hangs after the mail and takes it late, a stop in the middle, and
-/// a restart that sends the rest. Each mail arrives exactly once.
+/// a restart that sends the rest. Each mail arrives, and at most the one that was under way arrives twice.
 #[test]
 fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     let server = Server::start(Options { fault: Fault::Greylist, ..Options::default() });
@@ -455,6 +455,11 @@ fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     let (handle, seen) = start();
     expect(&seen, &sent);
     assert!(handle.stop());
-    let ids: Vec<_> = server.received().iter().map(|mail| mail.header("Message-ID").unwrap()).collect();
+    let mut ids: Vec<_> = server.received().iter().map(|mail| mail.header("Message-ID").unwrap()).collect();
+    // The attempt that was under way at the stop ends with its process, which here lives on: the server may have met it only
+    // after it spoke again.
+    if ids.len() == 5 {
+        assert_eq!(ids.pop().as_deref(), Some("<4@box>"));
+    }
     assert_eq!(ids, ["<1@box>", "<2@box>", "<3@box>", "<4@box>"]);
 }

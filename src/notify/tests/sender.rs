@@ -206,8 +206,13 @@ fn an_attempt_that_takes_too_long_is_reported_and_never_doubled() {
 fn a_server_that_holds_everything_gets_a_few_connections_and_no_message_two() {
     let stage = Stage::new(Pace { deadline: Duration::from_millis(5), ..pace() });
     stage.submit(&["1", "2", "3", "4", "5", "6"]);
-    let begun: Vec<String> = (0..4).map(|_| stage.begins()).collect();
-    assert_eq!(begun, ["1", "2", "3", "4"]);
+    // Those that begin together say so in any order.
+    let begin = |number: usize| {
+        let mut begun: Vec<String> = (0..number).map(|_| stage.begins()).collect();
+        begun.sort();
+        begun
+    };
+    assert_eq!(begin(4), ["1", "2", "3", "4"]);
     for _ in 0..4 {
         assert_eq!(stage.delivery(), Some(FailureKind::Timeout));
     }
@@ -215,7 +220,7 @@ fn a_server_that_holds_everything_gets_a_few_connections_and_no_message_two() {
     for _ in 0..6 {
         stage.ends(Outcome::Accepted);
     }
-    assert_eq!([stage.begins(), stage.begins()], ["5", "6"]);
+    assert_eq!(begin(2), ["5", "6"]);
     let taken = std::iter::from_fn(|| Some(stage.delivery())).filter(Option::is_none).take(6).count();
     assert_eq!(taken, 6);
     assert!(stage.stop().is_empty());
