@@ -408,7 +408,7 @@ fn a_delivery_to_a_server_that_trickles_ends() {
 }
 
 /// The whole way: greylisted first, then a server that hangs after the mail and takes it late, a stop in the middle, and
-/// a restart that sends the rest. Each mail arrives, and at most the one that was under way arrives twice.
+/// a restart that sends the rest. Each mail arrives exactly once.
 #[test]
 fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     let server = Server::start(Options { fault: Fault::Greylist, ..Options::default() });
@@ -449,17 +449,14 @@ fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     assert!(handle.submit(vec![mail(4)]));
     expect(&seen, &failed(FailureKind::Status));
     server.set_fault(Fault::Silent);
+    // An attempt that the server meets only after it speaks again would be a second mail: in this process it outlives the stop.
+    server.wait_for_silence();
     assert!(handle.stop(), "it stops while the server is silent");
 
     server.set_fault(Fault::None);
     let (handle, seen) = start();
     expect(&seen, &sent);
     assert!(handle.stop());
-    let mut ids: Vec<_> = server.received().iter().map(|mail| mail.header("Message-ID").unwrap()).collect();
-    // The attempt that was under way at the stop ends with its process, which here lives on: the server may have met it only
-    // after it spoke again.
-    if ids.len() == 5 {
-        assert_eq!(ids.pop().as_deref(), Some("<4@box>"));
-    }
+    let ids: Vec<_> = server.received().iter().map(|mail| mail.header("Message-ID").unwrap()).collect();
     assert_eq!(ids, ["<1@box>", "<2@box>", "<3@box>", "<4@box>"]);
 }

@@ -109,6 +109,8 @@ struct State {
     connections: usize,
     /// Mails whose answer is held back.
     holding: usize,
+    /// Clients to whom nothing is said.
+    silent: usize,
     released: bool,
     stopped: bool,
     fault: Option<Fault>,
@@ -194,6 +196,11 @@ impl Server {
     /// Waits until a mail is there whose answer is held back.
     pub fn wait_for_hold(&self) {
         drop(self.wait_until(|state| state.holding > 0));
+    }
+
+    /// Waits until a client is there to whom nothing is said, whatever the fault is from then on.
+    pub fn wait_for_silence(&self) {
+        drop(self.wait_until(|state| state.silent > 0));
     }
 
     fn wait_until(&self, ready: impl Fn(&State) -> bool) -> std::sync::MutexGuard<'_, State> {
@@ -337,9 +344,13 @@ fn serve(stream: TcpStream, options: &Options, tls: Arc<ServerConfig>, shared: &
         session.wire = session.wire.secure(Arc::clone(&tls), shared)?;
     }
     match session.fault() {
-        Fault::Silent => loop {
-            session.fill()?;
-        },
+        Fault::Silent => {
+            shared.0.lock().unwrap().silent += 1;
+            shared.1.notify_all();
+            loop {
+                session.fill()?;
+            }
+        }
         Fault::Trickle => loop {
             session.wire.write(b"2")?;
             session.fill()?;
