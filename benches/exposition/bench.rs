@@ -21,7 +21,7 @@ use longhaul::sources::exposition;
 /// A real answer of vLLM under load.
 const BODY: &str = include_str!("../../tests/captures/vllm/load.txt");
 /// Engines behind one API server in the large answer.
-const ENGINES: usize = 6;
+const ENGINES: usize = 8;
 
 /// Rounds of so many bytes each: what is disturbed in one is not in another.
 const ROUNDS: usize = 100;
@@ -29,7 +29,7 @@ const BYTES_A_ROUND: usize = 2_000_000;
 
 fn main() {
     compare("one engine", BODY);
-    compare("six engines behind one server", &data_parallel(BODY, ENGINES));
+    compare("eight engines behind one server", &data_parallel(BODY, ENGINES));
 }
 
 /// All readers on one answer.

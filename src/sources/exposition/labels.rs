@@ -10,19 +10,7 @@ use memchr::memchr;
 
 use super::Problem;
 use super::line::Cursor;
-
-/// Whether a byte may be in the name of a label: most names are too short for anything cleverer than a table.
-const IS_LETTER: [bool; 256] = {
-    let mut is_letter = [false; 256];
-    let mut rest = is_letter.as_mut_slice();
-    let mut byte = 0_u8;
-    while let Some((first, others)) = rest.split_first_mut() {
-        *first = byte.is_ascii_alphanumeric() || byte == b'_';
-        byte = byte.wrapping_add(1);
-        rest = others;
-    }
-    is_letter
-};
+use super::sixteen;
 
 /// The labels of one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,10 +21,9 @@ pub struct Labels<'a> {
 impl<'a> Labels<'a> {
     /// Reads labels up to the closing brace, which is left to read.
     pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Problem> {
-        let start = cursor.rest();
+        let start = cursor.at();
         while next_label(cursor)?.is_some() {}
-        let length = start.len().saturating_sub(cursor.rest().len());
-        Ok(Self { raw: start.get(..length).unwrap_or_default() })
+        Ok(Self { raw: cursor.since(start) })
     }
 
     /// Name and value of each, in the order of the line.
@@ -76,63 +63,53 @@ impl<'a> Iterator for Iter<'a> {
 }
 
 /// One label, raw, with the comma behind it; `None` before a closing brace or at the end.
+#[inline]
 fn next_label<'a>(cursor: &mut Cursor<'a>) -> Result<Option<(&'a str, &'a str)>, Problem> {
     cursor.skip_blanks();
     let name = match cursor.peek() {
         None | Some(b'}') => return Ok(None),
         Some(b'"') => quoted(cursor)?,
-        Some(_) => cursor.take_while(|byte| IS_LETTER.get(usize::from(byte)) == Some(&true)),
+        Some(_) => cursor.take_letters(),
     };
-    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+    if name.as_bytes().first().is_none_or(u8::is_ascii_digit) {
         return Err(Problem::LabelName);
     }
-    cursor.skip_blanks();
-    if !cursor.eat(b'=') {
-        return Err(Problem::LabelValue);
+    // As nearly all write it.
+    if !cursor.eat_all(b"=\"") {
+        cursor.skip_blanks();
+        if !cursor.eat(b'=') {
+            return Err(Problem::LabelValue);
+        }
+        cursor.skip_blanks();
+        if !cursor.eat(b'"') {
+            return Err(Problem::LabelValue);
+        }
     }
-    cursor.skip_blanks();
-    if cursor.peek() != Some(b'"') {
-        return Err(Problem::LabelValue);
-    }
-    let value = quoted(cursor)?;
+    let value = cursor.take_to_quote().ok_or(Problem::Quote)?;
     end_of_item(cursor)?;
     Ok(Some((name, value)))
 }
 
 /// After a label or a quoted metric name: a comma, or the closing brace or the end, which are left to read.
+#[inline]
 pub(super) fn end_of_item(cursor: &mut Cursor<'_>) -> Result<(), Problem> {
     cursor.skip_blanks();
     if cursor.eat(b',') || matches!(cursor.peek(), None | Some(b'}')) { Ok(()) } else { Err(Problem::LabelEnd) }
 }
 
 /// The text between two quotes, escapes and all; the cursor stands at the first.
+#[inline]
 pub(super) fn quoted<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Problem> {
     if !cursor.eat(b'"') {
         return Err(Problem::Quote);
     }
-    let length = closing_quote(cursor.rest().as_bytes()).ok_or(Problem::Quote)?;
-    let text = cursor.take(length);
-    cursor.skip(1);
-    Ok(text)
+    cursor.take_to_quote().ok_or(Problem::Quote)
 }
 
 /// The text between the quotes that `line` starts with, unchecked; empty when it does not.
 pub(super) fn leading_quoted(line: &[u8]) -> &[u8] {
     let Some((b'"', rest)) = line.split_first() else { return &[] };
-    closing_quote(rest).and_then(|end| rest.get(..end)).unwrap_or_default()
-}
-
-/// Where the first quote is that no backslash escapes.
-fn closing_quote(text: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        // Byte by byte: values are so short that preparing a search of several at once takes longer.
-        let at = from + text.get(from..)?.iter().position(|&byte| byte == b'"' || byte == b'\\')?;
-        if text.get(at) == Some(&b'"') {
-            return Some(at);
-        }
-        from = at + 2;
-    }
+    sixteen::closing_quote(rest, 0).and_then(|end| rest.get(..end)).unwrap_or_default()
 }
 
 /// Undoes `\\`, `\"` and `\n`; another character after a backslash keeps it, as the format's first readers did.

@@ -7,14 +7,15 @@ use std::borrow::Cow;
 
 use super::Problem;
 use super::labels::{self, Labels};
+use super::sixteen;
 
 /// What a line says: name, labels, value.
 type Parts<'a> = (Cow<'a, str>, Labels<'a>, f64);
 
 /// Parses a line without its line end and without blanks at its start. `bare` is how many bytes stand before the first
 /// brace or blank.
-pub(super) fn parse(line: &[u8], bare: usize) -> Result<Parts<'_>, Problem> {
-    let mut cursor = Cursor::new(std::str::from_utf8(line).map_err(|_| Problem::NotUtf8)?);
+pub(super) fn parse(line: &str, bare: usize) -> Result<Parts<'_>, Problem> {
+    let mut cursor = Cursor::new(line);
     let bare = cursor.take(bare);
     if !is_name(bare) {
         return Err(Problem::Name);
@@ -89,65 +90,103 @@ fn rest_of_line(cursor: &mut Cursor<'_>) -> Result<(), Problem> {
 /// A place in a line. It stands between characters always: only whole ASCII bytes are stepped over one by one.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a> {
-    rest: &'a str,
+    line: &'a str,
+    at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of `text`.
-    pub(super) const fn new(text: &'a str) -> Self {
-        Self { rest: text }
+    /// At the start of `line`.
+    pub(super) const fn new(line: &'a str) -> Self {
+        Self { line, at: 0 }
     }
 
-    /// What is left.
-    pub(super) const fn rest(&self) -> &'a str {
-        self.rest
+    /// Where it stands.
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What was stepped over since it stood at `from`.
+    #[inline]
+    pub(super) fn since(&self, from: usize) -> &'a str {
+        self.line.get(from..self.at).unwrap_or_default()
     }
 
     /// Whether nothing is left.
+    #[inline]
     pub(super) const fn at_end(&self) -> bool {
-        self.rest.is_empty()
+        self.at >= self.line.len()
     }
 
     /// The next byte.
+    #[inline]
     pub(super) fn peek(&self) -> Option<u8> {
-        self.rest.as_bytes().first().copied()
+        self.line.as_bytes().get(self.at).copied()
     }
 
     /// Steps over `byte`, an ASCII character, if it is next.
+    #[inline]
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
-        if found {
-            self.skip(1);
-        }
+        self.at += usize::from(found);
         found
     }
 
-    /// Steps over `count` bytes, which end between two characters.
-    pub(super) fn skip(&mut self, count: usize) {
-        self.rest = self.rest.get(count..).unwrap_or_default();
+    /// Steps over `bytes`, ASCII characters, if they are next.
+    #[inline]
+    pub(super) fn eat_all<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        let found = self.line.as_bytes().get(self.at..).and_then(<[u8]>::first_chunk) == Some(bytes);
+        self.at += if found { N } else { 0 };
+        found
     }
 
     /// The next `count` bytes, which end between two characters.
-    pub(super) fn take(&mut self, count: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at_checked(count).unwrap_or_default();
-        self.rest = rest;
-        taken
+    fn take(&mut self, count: usize) -> &'a str {
+        let from = self.at;
+        self.at += count;
+        self.since(from)
     }
 
     /// Steps over spaces and tabs; whether there were any.
+    #[inline]
     pub(super) fn skip_blanks(&mut self) -> bool {
-        !self.take_while(|byte| byte == b' ' || byte == b'\t').is_empty()
+        let from = self.at;
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+        self.at > from
     }
 
-    /// The longest start whose bytes `accept`, which takes ASCII only.
-    pub(super) fn take_while(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
-        self.take(self.rest.bytes().position(|byte| !accept(byte)).unwrap_or(self.rest.len()))
+    /// The letters, digits and underscores that are next.
+    #[inline]
+    pub(super) fn take_letters(&mut self) -> &'a str {
+        let from = self.at;
+        let end = sixteen::find(self.line.as_bytes(), from, |bytes| !sixteen::letters(bytes));
+        self.at = end.unwrap_or(self.line.len());
+        self.since(from)
+    }
+
+    /// The text before the next quote that no backslash escapes, which is stepped over.
+    #[inline]
+    pub(super) fn take_to_quote(&mut self) -> Option<&'a str> {
+        let from = self.at;
+        self.at = sixteen::closing_quote(self.line.as_bytes(), from)?;
+        let text = self.since(from);
+        self.at += 1;
+        Some(text)
     }
 
     /// The next word as a number, as Go writes them: `1e+06`, `+Inf`, `NaN`.
     fn take_number(&mut self) -> Option<f64> {
         self.skip_blanks();
-        let length = self.rest.bytes().position(|byte| byte == b' ' || byte == b'\t').unwrap_or(self.rest.len());
-        self.take(length).parse().ok()
+        let from = self.at;
+        // Nearly always it is the last word.
+        if let Some(value) = self.line.get(from..).and_then(|rest| rest.parse().ok()) {
+            self.at = self.line.len();
+            return Some(value);
+        }
+        while !matches!(self.peek(), None | Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+        self.since(from).parse().ok()
     }
 }

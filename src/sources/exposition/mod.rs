@@ -13,9 +13,11 @@
 
 mod labels;
 mod line;
+mod sixteen;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use memchr::{memchr, memchr3};
 
@@ -90,13 +92,25 @@ pub enum Problem {
 /// `wanted` is given the raw bytes of each line's name, before anything of the line is checked: for a name in quotes the
 /// bytes between them.
 pub fn samples<W: FnMut(&[u8]) -> bool>(body: &[u8], wanted: W) -> Samples<'_, W> {
-    Samples { rest: body, line: 0, series: 0, wanted }
+    Samples { body, text: valid_start(body), at: 0, line: 0, series: 0, wanted }
+}
+
+/// The start of a body that is text: nearly always all of it, and looked at as a whole faster than line by line.
+fn valid_start(body: &[u8]) -> &str {
+    std::str::from_utf8(body).unwrap_or_else(|error| {
+        let valid = body.get(..error.valid_up_to()).unwrap_or_default();
+        std::str::from_utf8(valid).unwrap_or_default()
+    })
 }
 
 /// The iterator behind [`samples`].
 #[derive(Debug)]
 pub struct Samples<'a, W> {
-    rest: &'a [u8],
+    body: &'a [u8],
+    /// What of the body is known to be text.
+    text: &'a str,
+    /// Where the next line begins.
+    at: usize,
     line: u64,
     series: u64,
     wanted: W,
@@ -108,17 +122,21 @@ impl<'a, W> Samples<'a, W> {
         self.series
     }
 
-    /// The next line without its line end, and whether it had one.
-    fn take_line(&mut self) -> (&'a [u8], bool) {
+    /// Steps over the next line: where it is, without its line end, and whether it had one.
+    fn take_line(&mut self) -> Option<(Range<usize>, bool)> {
+        let start = self.at;
+        let rest = self.body.get(start..).filter(|rest| !rest.is_empty())?;
+        let line_feed = memchr(b'\n', rest);
+        let end = start + line_feed.unwrap_or(rest.len());
+        self.at = end + usize::from(line_feed.is_some());
         self.line += 1;
-        let (line, terminated) = match memchr(b'\n', self.rest).and_then(|end| self.rest.split_at_checked(end)) {
-            Some((line, rest)) => {
-                self.rest = rest.get(1..).unwrap_or_default();
-                (line, true)
-            }
-            None => (std::mem::take(&mut self.rest), false),
-        };
-        (line.strip_suffix(b"\r").unwrap_or(line), terminated)
+        Some((start..end, line_feed.is_some()))
+    }
+
+    /// A part of the body, which begins and ends with lines.
+    fn text(&self, range: Range<usize>) -> Result<&'a str, Problem> {
+        let line = || self.body.get(range.clone()).and_then(|line| std::str::from_utf8(line).ok());
+        self.text.get(range.clone()).or_else(line).ok_or(Problem::NotUtf8)
     }
 }
 
@@ -126,21 +144,22 @@ impl<'a, W: FnMut(&[u8]) -> bool> Iterator for Samples<'a, W> {
     type Item = Result<Sample<'a>, LineError<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.rest.is_empty() {
-            let (line, terminated) = self.take_line();
-            let line = trim_blanks(line);
-            if matches!(line.first(), None | Some(b'#')) {
+        while let Some((range, terminated)) = self.take_line() {
+            let whole = self.body.get(range.clone()).unwrap_or_default();
+            let text = trim_blanks(whole.strip_suffix(b"\r").unwrap_or(whole));
+            if matches!(text.first(), None | Some(b'#')) {
                 continue;
             }
             self.series += 1;
-            let (name, bare) = raw_name(line);
+            let (name, bare) = raw_name(text);
             if !(self.wanted)(name) {
                 continue;
             }
-            let number = self.line;
-            return Some(match line::parse(line, bare) {
-                Ok((name, labels, value)) => Ok(Sample { name, labels, value, line: number, terminated }),
-                Err(problem) => Err(LineError { line: number, problem, text: line }),
+            let line = self.line;
+            let start = range.start + (whole.len() - trim_blanks(whole).len());
+            return Some(match self.text(start..start + text.len()).and_then(|text| line::parse(text, bare)) {
+                Ok((name, labels, value)) => Ok(Sample { name, labels, value, line, terminated }),
+                Err(problem) => Err(LineError { line, problem, text }),
             });
         }
         None

@@ -59,7 +59,7 @@ pub fn read(body: &[u8]) -> Result<EngineSample, Failure> {
     let series = u32::try_from(samples.series()).unwrap_or(u32::MAX);
     match table {
         None => reading.warn(speaks_of_no_engine(body)?.to_owned()),
-        Some(table) if reading.ranks.is_empty() => {
+        Some(table) if reading.models.is_empty() => {
             reading.warn(format!("exposes {} metrics, but no sample of those that are read here", table.prefix));
         }
         Some(_) => {}
@@ -70,13 +70,12 @@ pub fn read(body: &[u8]) -> Result<EngineSample, Failure> {
 /// Whose names are in a body: those of a sample, else those of a family that is declared and has none.
 fn speaks(body: &[u8]) -> Option<&'static Table> {
     let mut found = None;
-    // Nothing is wanted, so this looks at names only, and at all of them.
-    let nothing = exposition::samples(body, |name| {
-        found = found.or_else(|| TABLES.into_iter().find(|table| name.starts_with(table.prefix.as_bytes())));
-        false
+    // The first name of an engine is the one sample that is wanted, and ends it.
+    let _first = exposition::samples(body, |name| {
+        found = TABLES.into_iter().find(|table| name.starts_with(table.prefix.as_bytes()));
+        found.is_some()
     })
     .next();
-    debug_assert!(nothing.is_none(), "nothing was wanted");
     found.or_else(|| TABLES.into_iter().find(|table| declares(body, table.prefix)))
 }
 
@@ -138,7 +137,9 @@ struct Rank {
 struct Reading {
     table: Option<&'static Table>,
     /// By model, then rank.
-    ranks: BTreeMap<(String, String), Rank>,
+    models: BTreeMap<String, BTreeMap<String, Rank>>,
+    /// How many ranks all models have.
+    ranks: usize,
     /// Rows that cannot be known, because a sample of theirs was lost.
     unknown: Vec<bool>,
     lengths_unknown: bool,
@@ -150,7 +151,8 @@ impl Reading {
     fn new(table: Option<&'static Table>) -> Self {
         Self {
             table,
-            ranks: BTreeMap::new(),
+            models: BTreeMap::new(),
+            ranks: 0,
             unknown: vec![false; table.map_or(0, |table| table.rows.len())],
             lengths_unknown: false,
             process_start: None,
@@ -217,13 +219,17 @@ impl Reading {
             self.warn(format!("a model name or engine is longer than {MAX_NAME_BYTES} bytes and left out"));
             return None;
         }
-        let key = (model.into_owned(), rank.into_owned());
-        if self.ranks.len() >= MAX_RANKS && !self.ranks.contains_key(&key) {
-            self.warn(format!("more than {MAX_RANKS} ranks; the others are left out"));
-            return None;
+        // Asked for first, since nearly always it is there, and a key to enter it by would have to be owned.
+        if self.models.get(&*model).is_none_or(|ranks| !ranks.contains_key(&*rank)) {
+            if self.ranks >= MAX_RANKS {
+                self.warn(format!("more than {MAX_RANKS} ranks; the others are left out"));
+                return None;
+            }
+            self.ranks += 1;
+            let new = Rank { fields: vec![Vec::new(); table.rows.len()], ..Rank::default() };
+            self.models.entry((*model).to_owned()).or_default().insert((*rank).to_owned(), new);
         }
-        let new = || Rank { fields: vec![Vec::new(); table.rows.len()], ..Rank::default() };
-        Some(self.ranks.entry(key).or_insert_with(new))
+        self.models.get_mut(&*model)?.get_mut(&*rank)
     }
 
     /// A sample of this name is lost.
@@ -247,9 +253,9 @@ impl Reading {
     /// The sample, complete.
     fn finish(mut self, series: u32) -> EngineSample {
         let mut models: BTreeMap<String, ModelSample> = BTreeMap::new();
-        for ((model, rank), found) in std::mem::take(&mut self.ranks) {
-            let sample = self.finish_rank(found);
-            models.entry(model).or_default().ranks.insert(rank, sample);
+        for (model, ranks) in std::mem::take(&mut self.models) {
+            let ranks = ranks.into_iter().map(|(rank, found)| (rank, self.finish_rank(found))).collect();
+            models.insert(model, ModelSample { ranks });
         }
         EngineSample {
             dialect: self.table.map_or(Dialect::None, |table| table.dialect),
