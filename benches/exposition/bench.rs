@@ -4,7 +4,7 @@
 //!     cargo run --release --manifest-path benches/exposition/Cargo.toml --target-dir target
 //!
 //! Ratios and not figures, since all sides run in the same process on the same data and the machine's mood cancels out.
-//! The best of many rounds counts: what is slower was disturbed.
+//! They take turns, and the best of many rounds counts: what is slower was disturbed.
 //!
 //! The crates differ in what they do, so we are measured in their way as well. `prom_text_format_parser` groups samples by
 //! metric and owns all text, values included, which stay unparsed. `prometheus-parse` groups histograms, owns all text,
@@ -38,31 +38,24 @@ fn compare(what: &str, body: &str) {
     let bytes = body.as_bytes();
     println!("{what}: {} kB, {} samples", body.len() / 1000, samples(bytes));
     println!("  {:<52} {:>8}  {:>10}  {:>12}", "", "MB/s", "line scans", "x best crate");
-    let scan = best(body.len(), || memchr::memchr_iter(b'\n', black_box(bytes)).count());
-    let grouping = best(body.len(), || {
-        prom_text_format_parser::Scrape::parse(black_box(body)).map_or(0, |scrape| scrape.metrics.len())
-    });
-    let parsing = best(body.len(), || {
-        let lines = black_box(without_colons.as_str()).lines().map(|line| Ok(line.to_owned()));
-        prometheus_parse::Scrape::parse(lines).map_or(0, |scrape| scrape.samples.len())
-    });
-    let rival = grouping.min(parsing);
-    for (name, time) in [
-        ("line scan", scan),
-        (
-            "longhaul, what it wants of an engine (dialect)",
-            best(body.len(), || dialect::read(black_box(bytes)).is_ok().into()),
-        ),
-        (
-            "longhaul, all names, nothing read",
-            best(body.len(), || exposition::samples(black_box(bytes), |_| false).count()),
-        ),
-        ("longhaul, all samples: labels checked, values parsed", best(body.len(), || samples(black_box(bytes)))),
-        ("longhaul, all samples, grouped, all text owned", best(body.len(), || grouped(black_box(bytes)))),
-        ("prom_text_format_parser", grouping),
-        ("prometheus-parse (names without colons)", parsing),
-    ] {
-        report(name, body.len(), time, scan, rival);
+    let contenders: [(&str, &dyn Fn() -> usize); 7] = [
+        ("line scan", &|| memchr::memchr_iter(b'\n', black_box(bytes)).count()),
+        ("longhaul, what it wants of an engine (dialect)", &|| dialect::read(black_box(bytes)).is_ok().into()),
+        ("longhaul, all names, nothing read", &|| exposition::samples(black_box(bytes), |_| false).count()),
+        ("longhaul, all samples: labels checked, values parsed", &|| samples(black_box(bytes))),
+        ("longhaul, all samples, grouped, all text owned", &|| grouped(black_box(bytes))),
+        ("prom_text_format_parser", &|| {
+            prom_text_format_parser::Scrape::parse(black_box(body)).map_or(0, |scrape| scrape.metrics.len())
+        }),
+        ("prometheus-parse (names without colons)", &|| {
+            let lines = black_box(without_colons.as_str()).lines().map(|line| Ok(line.to_owned()));
+            prometheus_parse::Scrape::parse(lines).map_or(0, |scrape| scrape.samples.len())
+        }),
+    ];
+    let times = best(body.len(), contenders.map(|(_, call)| call));
+    let [scan, .., grouping, parsing] = times;
+    for ((name, _), time) in contenders.into_iter().zip(times) {
+        report(name, body.len(), time, scan, grouping.min(parsing));
     }
     let lines = body.lines().map(|line| Ok(line.to_owned()));
     let seen = prometheus_parse::Scrape::parse(lines).map_or(0, |scrape| scrape.samples.len());
@@ -100,20 +93,22 @@ fn data_parallel(body: &str, engines: usize) -> String {
     text
 }
 
-/// The time of one call in the best round.
+/// The time that a call of each takes in its best round. They take turns, so that all have the same chances when the
+/// machine is slow for a while.
 #[allow(clippy::disallowed_methods)] // This measures, and does nothing else.
-fn best(bytes: usize, mut call: impl FnMut() -> usize) -> Duration {
+fn best<const N: usize>(bytes: usize, contenders: [&dyn Fn() -> usize; N]) -> [Duration; N] {
     let calls = u32::try_from(BYTES_A_ROUND / bytes).unwrap_or(u32::MAX).max(1);
-    (0..ROUNDS)
-        .map(|_| {
+    let mut best = [Duration::MAX; N];
+    for _ in 0..ROUNDS {
+        for (best, call) in best.iter_mut().zip(contenders) {
             let begin = Instant::now();
             for _ in 0..calls {
                 black_box(call());
             }
-            begin.elapsed() / calls
-        })
-        .min()
-        .unwrap_or_default()
+            *best = (begin.elapsed() / calls).min(*best);
+        }
+    }
+    best
 }
 
 /// One line.

@@ -68,7 +68,6 @@ impl Scene {
     fn library(&self) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         std::fs::create_dir_all(self.path("lib")).unwrap();
-        std::fs::create_dir_all(self.path("gpus")).unwrap();
         let status = Command::new("cc")
             .args(["-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libnvidia-ml.so.1", "-DTODAY"])
             .args(["-DEVENT_LOOK_MS=1000", "-I"])
