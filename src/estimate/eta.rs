@@ -369,6 +369,9 @@ impl Eta {
                 self.moved_at = Some(at);
             }
         } else {
+            if let Some(scraped_at) = self.scraped_at {
+                self.throughput.stand(at.seconds_since(scraped_at));
+            }
             self.moved_at = Some(at);
         }
         self.recent.rotate_left(1);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Evidence;
 use super::course::Course;
-use super::wander::{Guess, guesses};
+use super::wander::{Block, Guess, guesses};
 use crate::estimate::normal::NINETY;
 use crate::model::{Bounds, Time};
 
@@ -191,8 +191,9 @@ impl Items {
                 (self.at(moment(to)) - self.at(moment(from))).max(0.0) + 0.5
             })
             .collect();
-        let pieces: Vec<(f64, f64)> =
-            counts.iter().map(|count| ((count / (all * seconds / 12.0)).ln(), 1.0 / count)).collect();
+        let usual = all * seconds / 12.0;
+        let block = |&count: &f64| Block { value: (count / usual).ln(), noise: 1.0 / count, step: 0.0 };
+        let pieces: Vec<Block> = counts.iter().map(block).collect();
         let irregular = irregularity(&counts);
         let spread = deviation(&guesses(&pieces, (rest / (seconds / 12.0)).max(1.0), 1.0));
         let chance = (spread * spread + 2.0 * irregular / done + (0.6 * young.sqrt()).powi(2)).sqrt();

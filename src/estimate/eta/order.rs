@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::curve::Curve;
 use super::histogram::Histogram;
-use super::wander::{Guess, guesses};
+use super::wander::{Block, Guess, guesses};
 
 /// Blocks that are kept; then neighbours are joined.
 const MAX_BLOCKS: usize = 48;
@@ -132,7 +132,8 @@ impl Order {
             ended += more_ended;
             expected += more_expected;
             if expected >= FEW {
-                values.push((((expected + 0.5) / (ended + 0.5)).ln(), 1.0 / expected));
+                let value = ((expected + 0.5) / (ended + 0.5)).ln();
+                values.push(Block { value, noise: 1.0 / expected, step: 0.0 });
                 (ended, expected) = (0.0, 0.0);
             }
         }

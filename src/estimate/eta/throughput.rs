@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::earlier::{KnownLaw, log_prior};
 use super::random::{Random, weighted_at};
-use super::wander::{Guess, guesses};
+use super::wander::{Block, Guess, guesses};
 
 /// Intervals that are kept; then neighbours are joined, so that a run of a week is as many.
 const MAX_SPANS: usize = 256;
@@ -30,6 +30,10 @@ const UNSEEN: f64 = 0.2;
 /// No engine's speed is steadier than this from look to look.
 const STEADY: f64 = 0.008;
 
+/// How far the level may be from what it was before the engine stood still for a while: what stopped it may still be there.
+const RESUMED: f64 = 0.1;
+const A_WHILE: f64 = 75.0;
+
 /// Less than this share of the usual speed is a pause: one token more in a minute, or what a server counted late.
 const STOPPED: f64 = 0.02;
 
@@ -42,6 +46,8 @@ struct Span {
     running_seconds: f64,
     /// Variance of the one before: between two looks nobody saw when the batch changed.
     doubt: f64,
+    /// Seconds that the engine stood still, or was not heard of, before it.
+    stood: f64,
 }
 
 /// The measured speed of one run.
@@ -55,6 +61,8 @@ pub(super) struct Throughput {
     /// The newest interval: it counts once the next one shows that no pause began in it.
     newest: Option<Span>,
     after_pause: bool,
+    /// As of the next span.
+    stood: f64,
 }
 
 impl Throughput {
@@ -66,7 +74,7 @@ impl Throughput {
             return;
         }
         if tokens <= STOPPED * self.average().unwrap_or(0.0) * seconds {
-            self.pause();
+            self.stand(seconds);
             return;
         }
         if let Some(before) = self.newest.take() {
@@ -80,6 +88,7 @@ impl Throughput {
             tokens,
             running_seconds: running * seconds,
             doubt: ((now - before) * seconds).powi(2) / 12.0,
+            stood: std::mem::take(&mut self.stood),
         });
     }
 
@@ -87,6 +96,12 @@ impl Throughput {
     pub(super) const fn pause(&mut self) {
         self.newest = None;
         self.after_pause = true;
+    }
+
+    /// The engine stood still for so long, or was not heard of.
+    pub(super) fn stand(&mut self, seconds: f64) {
+        self.pause();
+        self.stood += seconds;
     }
 
     /// Of all that was measured only this share was the job's.
@@ -187,12 +202,12 @@ impl Throughput {
         let weights: Vec<f64> = logs.iter().map(|log| (log - best).exp()).collect();
         let place = weights.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(place, _)| place);
         let misses = laws.get(place).map_or_else(Vec::new, misses);
-        Some(Learned { laws, weights, drift: drift(&misses, usual, horizon) })
+        Some(Learned { laws, weights, drift: drift(&misses, &spans, usual, horizon) })
     }
 }
 
 /// How the level will differ over the horizon from its average so far.
-fn drift(misses: &[f64], usual: f64, horizon: f64) -> Vec<Guess> {
+fn drift(misses: &[f64], spans: &[Span], usual: f64, horizon: f64) -> Vec<Guess> {
     // Blocks are joined until at most 64: their chance error is what neighbours differ by.
     let size = misses.len().div_ceil(64).max(1);
     let blocks: Vec<f64> = misses
@@ -202,7 +217,9 @@ fn drift(misses: &[f64], usual: f64, horizon: f64) -> Vec<Guess> {
         .collect();
     let steps: Vec<f64> = blocks.windows(2).filter_map(|pair| Some((pair.last()? - pair.first()?).powi(2))).collect();
     let noise = (steps.iter().sum::<f64>() / count(steps.len()).max(1.0) / 2.0).max(0.003 * 0.003);
-    let values: Vec<(f64, f64)> = blocks.into_iter().map(|block| (block, noise)).collect();
+    let stood = spans.chunks(size).map(|spans| spans.iter().map(|span| span.stood).sum::<f64>());
+    let steps = stood.map(|seconds| RESUMED * RESUMED * -(-seconds / A_WHILE).exp_m1());
+    let values: Vec<Block> = blocks.into_iter().zip(steps).map(|(value, step)| Block { value, noise, step }).collect();
     // A machine whose speed differs from look to look is none that keeps it.
     let still = 1.0 / (1.0 + noise / (UNSTEADY * UNSTEADY));
     let seen = usual * count(misses.len());
@@ -223,6 +240,7 @@ fn add(sum: &mut Span, more: Span) {
     sum.tokens += more.tokens;
     sum.running_seconds += more.running_seconds;
     sum.doubt += more.doubt;
+    sum.stood += more.stood;
 }
 
 /// One law that could be the true one.
@@ -278,4 +296,59 @@ pub(super) fn draw(guesses: &[Guess], random: &mut Random, share: f64) -> f64 {
 #[allow(clippy::cast_precision_loss)] // Of a few thousand at most.
 fn count(number: usize) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks of five seconds at an engine that makes about so many tokens in each.
+    fn watch(throughput: &mut Throughput, looks: u32, tokens: f64) {
+        for nth in 0..looks {
+            let wobble = 1.0 + 0.05 * (f64::from(nth * 7919 % 101) / 50.0 - 1.0);
+            throughput.record(5.0, tokens * wobble, (24.0, 24.0));
+        }
+    }
+
+    /// What a full batch is expected to make in five seconds, over the next three minutes.
+    fn expected(throughput: &Throughput) -> f64 {
+        let learned = throughput.learn(24.0, 180.0, &[]).unwrap();
+        let mut random = Random::new(7);
+        let mut draws: Vec<f64> =
+            (0..500).map(|nth| learned.draw(&mut random, 0.5, f64::from(nth) / 500.0).at(24.0) * 5.0).collect();
+        draws.sort_by(f64::total_cmp);
+        draws[250]
+    }
+
+    /// As in a recorded run: 5,000 tokens a second, a minute of nothing, and 3,500 from then on.
+    #[test]
+    fn an_engine_that_stood_still_for_a_minute_may_be_another_one_now() {
+        let after = |stood: &dyn Fn(&mut Throughput)| {
+            let mut throughput = Throughput::default();
+            watch(&mut throughput, 30, 25_000.0);
+            stood(&mut throughput);
+            watch(&mut throughput, 8, 17_500.0);
+            expected(&throughput)
+        };
+        let without = after(&|_| ());
+        let silent = after(&|throughput| throughput.stand(60.0));
+        let stopped = after(&|throughput| (0..12).for_each(|_| throughput.record(5.0, 0.0, (24.0, 24.0))));
+        let idle = after(&Throughput::pause);
+        assert!(
+            (silent / 17_500.0 - 1.0).abs() < 0.05 && (stopped / 17_500.0 - 1.0).abs() < 0.05,
+            "{silent} {stopped}"
+        );
+        assert!(without > 1.02 * silent && idle > 1.02 * silent, "{without} {idle}");
+    }
+
+    #[test]
+    fn one_scrape_that_is_lost_in_ten_changes_nothing() {
+        let (mut throughput, mut whole) = (Throughput::default(), Throughput::default());
+        for _ in 0..6 {
+            watch(&mut throughput, 9, 25_000.0);
+            throughput.stand(5.0);
+            watch(&mut whole, 9, 25_000.0);
+        }
+        assert!((expected(&throughput) / expected(&whole) - 1.0).abs() < 0.02);
+    }
 }

@@ -39,14 +39,24 @@ pub(super) fn spread(guesses: &[Guess], blocks: usize) -> f64 {
     guesses.iter().map(|guess| guess.weight * guess.strength).sum::<f64>() / all
 }
 
-/// Guesses from blocks of (value, variance by chance), in order, for an average over `ahead` blocks. `still` is the
-/// weight of no wandering at all, as a share of its usual one.
-pub(super) fn guesses(blocks: &[(f64, f64)], ahead: f64, still: f64) -> Vec<Guess> {
-    let precision: f64 = blocks.iter().map(|block| 1.0 / block.1).sum();
+/// What was measured over a while.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Block {
+    pub value: f64,
+    /// Variance by chance.
+    pub noise: f64,
+    /// Variance by which the constant may have stepped just before.
+    pub step: f64,
+}
+
+/// Guesses from blocks, in order, for an average over `ahead` of them. `still` is the weight of no wandering at all, as a
+/// share of its usual one.
+pub(super) fn guesses(blocks: &[Block], ahead: f64, still: f64) -> Vec<Guess> {
+    let precision: f64 = blocks.iter().map(|block| 1.0 / block.noise).sum();
     if blocks.len() < 2 || precision <= 0.0 {
         return prior(ahead);
     }
-    let average = blocks.iter().map(|block| block.0 / block.1).sum::<f64>() / precision;
+    let average = blocks.iter().map(|block| block.value / block.noise).sum::<f64>() / precision;
     let mut guesses = Vec::with_capacity(LASTING.len() * STRENGTH.len());
     let mut logs = Vec::with_capacity(guesses.capacity());
     for (strength, prior) in STRENGTH {
@@ -81,11 +91,12 @@ fn prior(ahead: f64) -> Vec<Guess> {
 
 /// A Kalman filter of a constant (widely unknown) and a wandering part. Answers with the logarithm of the likelihood
 /// and the mean and variance of the average ahead.
-fn filter(blocks: &[(f64, f64)], average: f64, variance: f64, lasting: f64, ahead: f64) -> (f64, f64, f64) {
+fn filter(blocks: &[Block], average: f64, variance: f64, lasting: f64, ahead: f64) -> (f64, f64, f64) {
     let (mut constant, mut wander) = (0.0, 0.0);
     let (mut p_cc, mut p_cw, mut p_ww) = (1.0, 0.0, variance);
     let mut log = 0.0;
-    for &(value, noise) in blocks {
+    for &Block { value, noise, step } in blocks {
+        p_cc += step;
         let innovation = value - average - constant - wander;
         let (with_c, with_w) = (p_cc + p_cw, p_cw + p_ww);
         let total = with_c + with_w + noise;
@@ -124,12 +135,12 @@ mod tests {
     use super::*;
 
     /// Blocks that chance moves by `chance` and an order by `order`, in turns of five.
-    fn blocks(chance: f64, order: f64) -> Vec<(f64, f64)> {
+    fn blocks(chance: f64, order: f64) -> Vec<Block> {
         (0..30_u32)
             .map(|nth| {
                 let noise = f64::from(nth * 7919 % 101) / 50.0 - 1.0;
                 let part = if nth / 5 % 2 == 0 { order } else { -order };
-                (chance * noise * 1.7 + part, chance * chance)
+                Block { value: chance * noise * 1.7 + part, noise: chance * chance, step: 0.0 }
             })
             .collect()
     }
