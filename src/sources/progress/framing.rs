@@ -15,8 +15,14 @@ use memchr::memchr;
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// Bytes that decide whether a content may be wrapped by CRI.
-const HEAD: usize = 64;
+/// The longest time of CRI, and its longest tags.
+const WORD: usize = 64;
+
+/// Bytes that decide whether a content is wrapped by CRI: a time, a stream and tags.
+const HEAD: usize = 2 * WORD + 16;
+
+/// How times begin, with 0 for any digit.
+const DATE: &[u8] = b"0000-00-00T";
 
 /// Output and errors of a container.
 pub const STREAMS: usize = 2;
@@ -86,7 +92,7 @@ impl Unwrap {
         while let Some(end) = memchr(b'\n', rest) {
             let piece = rest.get(..end).unwrap_or_default();
             rest = rest.get(end + 1..).unwrap_or_default();
-            if self.partial.is_empty() && !self.too_long {
+            if self.partial.is_empty() && !self.too_long && piece.len() <= self.limit {
                 line(self.wrapping, piece, &mut each);
                 continue;
             }
@@ -115,31 +121,30 @@ impl Unwrap {
     }
 }
 
+/// Looks at the first bytes of a content. The answer is the same however many there are, or that they are too few.
 fn detect(head: &[u8], limit: usize) -> Wrapping {
-    match head.first() {
-        Some(b'{') => match memchr(b'\n', head) {
-            Some(end) => match head.get(..end).and_then(Record::read) {
-                Some(_) => Wrapping::Json,
-                None => Wrapping::None,
-            },
-            None if head.len() >= limit => Wrapping::None,
-            None => Wrapping::Unknown,
-        },
-        Some(b'0'..=b'9') => {
-            // `2026-11-30T`: digits where digits are.
-            let is_date = head
-                .iter()
-                .zip(b"0000-00-00T")
-                .all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form });
-            let end = memchr(b'\n', head);
-            match head.get(..end.unwrap_or(head.len())).and_then(cri) {
-                Some(_) => Wrapping::Cri,
-                None if is_date && head.len() < HEAD && end.is_none() => Wrapping::Unknown,
-                None => Wrapping::None,
-            }
-        }
-        _ => Wrapping::None,
+    let head = head.get(..limit).unwrap_or(head);
+    let end = memchr(b'\n', head);
+    let line = head.get(..end.unwrap_or(head.len())).unwrap_or_default();
+    let (is_possible, enough) = match head.first() {
+        Some(b'{') => (true, limit),
+        Some(b'0'..=b'9') => (is_like_a_date(line), HEAD),
+        _ => (false, 0),
+    };
+    if is_possible && end.is_none() && head.len() < enough {
+        Wrapping::Unknown
+    } else if cri(line).is_some() {
+        Wrapping::Cri
+    } else if end.is_some() && Record::read(line).is_some() {
+        Wrapping::Json
+    } else {
+        Wrapping::None
     }
+}
+
+/// Whether a text begins as a date does, as far as it goes.
+fn is_like_a_date(text: &[u8]) -> bool {
+    text.iter().zip(DATE).all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form })
 }
 
 fn line(wrapping: Wrapping, text: &[u8], each: &mut impl FnMut(usize, &[u8], &str)) {
@@ -188,10 +193,9 @@ pub struct Piece<'a> {
 
 /// `TIME stdout|stderr P|F text`; there may be more tags, split by colons.
 pub fn cri(line: &[u8]) -> Option<Piece<'_>> {
-    let head = line.get(..line.len().min(HEAD))?;
-    let time = memchr(b' ', head)?;
-    let date = head.get(..time)?;
-    if date.len() < "2026-11-30T07:00:00Z".len() || date.get(10) != Some(&b'T') || date.get(4) != Some(&b'-') {
+    let time = memchr(b' ', line.get(..line.len().min(WORD))?)?;
+    let date = line.get(..time)?;
+    if date.len() < "2026-11-30T07:00:00Z".len() || !is_like_a_date(date) {
         return None;
     }
     let rest = line.get(time + 1..)?;
@@ -199,7 +203,7 @@ pub fn cri(line: &[u8]) -> Option<Piece<'_>> {
         Some(rest) => (0, rest),
         None => (1, rest.strip_prefix(b"stderr ")?),
     };
-    let end = memchr(b' ', rest.get(..rest.len().min(HEAD))?).unwrap_or(rest.len());
+    let end = memchr(b' ', rest.get(..rest.len().min(WORD))?).unwrap_or(rest.len());
     let tag = rest.get(..end)?;
     let is_end = match tag.first()? {
         b'F' => true,
@@ -355,14 +359,51 @@ mod tests {
         }
     }
 
+    /// The first line decides, and says the same whichever pieces it comes in.
     #[test]
-    fn a_first_line_that_is_half_a_date_is_read_alike_in_pieces() {
-        // The space that ends a time was looked for on the next line as well, if that was there.
-        let text: &[u8] = b"2026-11-30T07:0/2\n2026-11-30T07:00:00.0Z stderr F 5000\n";
-        let whole = unwrap(&[text]);
-        assert_eq!(whole[0].as_bytes(), text);
-        for size in 1..text.len() {
-            assert_eq!(unwrap(&text.chunks(size).collect::<Vec<_>>()), whole, "pieces of {size}");
+    fn a_first_line_that_is_nearly_one_of_cri_is_read_alike_in_pieces() {
+        let wrapped = "2026-11-30T07:00:00.0Z stderr F 5000\n";
+        let time = |length: usize| format!("2026-11-30T07:00:00.{}Z", "0".repeat(length - 21));
+        for (name, first, is_wrapped) in [
+            // The space that ends a time was looked for on the next line as well, if that was there.
+            ("half a date", "2026-11-30T07:0/2\n".to_owned(), false),
+            // Of the whole line only two characters of the date were looked at.
+            ("a date with a digit too many", "2026-11130T07:00:00.0Z stderr P \r992\n".to_owned(), false),
+            // Cut behind the F it was one.
+            ("a word that begins like a tag", "2026-11-30T07:00:00.0Z stderr Failed\n".to_owned(), false),
+            ("more tags", "2026-11-30T07:00:00.0Z stderr F:x 4\n".to_owned(), true),
+            // Cut at 64 bytes it was none.
+            ("a time of 60 characters", format!("{} stderr F 4\n", time(60)), true),
+            ("a time of 64 characters", format!("{} stderr F 4\n", time(64)), false),
+            ("tags without end", format!("{} stderr F:{}\n", time(30), "x".repeat(200)), true),
+            ("a date without end", format!("{}\n", time(300)), false),
+            ("JSON without an end", format!("{{{}", " ".repeat(200 << 10)), false),
+        ] {
+            let text = format!("{first}{wrapped}");
+            let whole = unwrap(&[text.as_bytes()]);
+            assert_eq!(whole[1].ends_with("5000\n"), is_wrapped, "{name}: {whole:?}");
+            for size in (1..400).chain([100_000]) {
+                if text.len() < 1000 || size > 1000 {
+                    assert_eq!(
+                        unwrap(&text.as_bytes().chunks(size).collect::<Vec<_>>()),
+                        whole,
+                        "{name}, pieces of {size}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_left_out_whole_and_in_pieces() {
+        let mut text = b"2026-11-30T07:00:00.0Z stdout F 1\n2026-11-30T07:00:00.0Z stdout F ".to_vec();
+        text.resize(text.len() + (200 << 10), b'x');
+        text.extend_from_slice(b"\n2026-11-30T07:00:00.0Z stdout F 2\n");
+        for size in [text.len(), 150_000, 1000] {
+            let mut unwrap = Unwrap::new(0);
+            let mut found = Vec::new();
+            text.chunks(size).for_each(|chunk| unwrap.push(chunk, |_, bytes, _| found.extend_from_slice(bytes)));
+            assert_eq!(found, b"1\n2\n", "pieces of {size}");
         }
     }
 
