@@ -209,4 +209,28 @@ proptest! {
         }
         prop_assert_eq!(count, reader.series());
     }
+
+    /// A broken line, bytes that are no text among them, is the fault of that line alone.
+    #[test]
+    fn a_line_reads_alike_wherever_it_stands(
+        before in prop::collection::vec(prop_oneof![Just(0xff_u8), Just(b'\n'), any::<u8>()], 0..40),
+        line in prop_oneof![
+            "[ a]{0,2}x\\{(é|a)=\"[^\n]{0,40}\" ?[,}] 1(\r)?".prop_map(String::into_bytes),
+            prop::collection::vec(
+                prop_oneof![any::<u8>(), prop::sample::select(b"{}\"\\=, \r\t#x1".to_vec())], 0..40),
+        ].prop_map(|mut line| { line.retain(|byte| *byte != b'\n'); line }),
+        after in prop::collection::vec(prop_oneof![Just(0xff_u8), any::<u8>()], 0..40),
+    ) {
+        let told = |body: &[u8]| -> Vec<(u64, String)> {
+            samples(body, |_| true).map(|sample| match sample {
+                Ok(sample) => (sample.line, format!("{:?} {:?} {:?} {}", sample.name, sample.labels, sample.value, sample.terminated)),
+                Err(error) => (error.line, format!("{:?} {:?}", error.problem, error.text)),
+            }).collect()
+        };
+        let alone = told(&[&*line, b"\n"].concat());
+        let body = [&*before, b"\n", &*line, b"\n", &*after].concat();
+        let place = u64::try_from(before.iter().filter(|byte| **byte == b'\n').count()).unwrap() + 2;
+        let among: Vec<_> = told(&body).into_iter().filter(|(number, _)| *number == place).collect();
+        prop_assert_eq!(among.into_iter().map(|(_, told)| told).next(), alone.into_iter().map(|(_, told)| told).next());
+    }
 }
