@@ -7,8 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::support::get;
-use super::support::sidecar::{LIMIT, Scene, Sidecar, peak_mib};
-use super::support::wait_for;
+use super::support::sidecar::{Scene, Sidecar, peak_mib};
 
 fn start(scene: &Scene, more: &str) -> Sidecar {
     scene.start(&format!("jobs_dir: {}\n{more}", scene.shown("jobs")))
@@ -71,7 +70,7 @@ fn traps_and_names_are_left_out_said_once_and_nothing_leaks() {
     assert_eq!(names(&sidecar), ["good"]);
     assert_eq!(sidecar.metric("longhaul_source_up{source=\"jobs_dir\"}"), Some(1.0), "one bad file is not the folder");
     for words in ["link.json", "shadow.json", "is a FIFO", "is a folder", "its name has to be"] {
-        wait_for(words, LIMIT, || sidecar.log().contains(words).then_some(()));
+        sidecar.until_said(words);
     }
     sidecar.until_polled("jobs_dir");
     let log = sidecar.log();

@@ -120,6 +120,7 @@ fn a_full_disk_stops_no_mail_and_when_space_returns_everything_is_on_disk() {
     assert!(sidecar.page().contains("held in memory"));
     // Several more evaluations, each of which would like to save.
     sidecar.until_polled("jobs_dir");
+    sidecar.until_said("cannot write the outbox");
     let log = sidecar.log();
     assert_eq!(log.matches("cannot write the outbox").count(), 1, "{log}");
     assert!(log.contains("No space left"), "{log}");
@@ -127,7 +128,7 @@ fn a_full_disk_stops_no_mail_and_when_space_returns_everything_is_on_disk() {
 
     fs::remove_file(scene.path("storage/filler")).unwrap();
     sidecar.until_metric("longhaul_outbox_durable", |durable| durable == 1.0);
-    assert!(sidecar.log().contains("the outbox is on disk again"));
+    sidecar.until_said("the outbox is on disk again");
     wait_for("the state too", LIMIT, || scene.path("storage/state.json").exists().then_some(()));
     // Now nothing is lost any more, not even by kill -9.
     sidecar.kill();
@@ -149,9 +150,9 @@ fn a_mail_that_was_only_in_memory_goes_out_and_is_not_sent_again() {
     let _mounted = full(&scene);
     let sidecar = scene.start(&yaml);
     assert_one_mail(&sidecar, &server);
-    wait_for("that is said", LIMIT, || sidecar.log().contains("cannot save the state").then_some(()));
+    sidecar.until_said("cannot save the state");
     fs::remove_file(scene.path("storage/filler")).unwrap();
-    wait_for("it is saved", LIMIT, || sidecar.log().contains("the state is saved again").then_some(()));
+    sidecar.until_said("the state is saved again");
     let log = sidecar.end();
     assert_eq!(log.matches("cannot save the state").count(), 1, "{log}");
     let sidecar = scene.start(&yaml);

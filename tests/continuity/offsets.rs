@@ -144,7 +144,7 @@ fn offsets_that_cannot_be_used_are_said_and_the_files_are_read_anew() {
         longhaul::state::save(&scene.path("storage"), "offsets.json", changed.as_bytes()).unwrap();
         let sidecar = scene.start(&yaml(&scene));
         sidecar.until_done("job", 1000.0);
-        wait_for(word, LIMIT, || sidecar.log().contains(word).then_some(()));
+        sidecar.until_said(word);
         sidecar.end();
     }
 }

@@ -209,6 +209,8 @@ pub struct Sidecar {
     /// `host:port`.
     pub address: String,
     log: Arc<Mutex<String>>,
+    /// Ends when nothing of it can write to its log any more.
+    reader: std::thread::JoinHandle<()>,
 }
 
 impl Sidecar {
@@ -237,11 +239,11 @@ impl Sidecar {
                 log.push('\n');
             }
         };
-        std::thread::Builder::new().name("sidecar-log".into()).spawn(body).unwrap();
+        let reader = std::thread::Builder::new().name("sidecar-log".into()).spawn(body).unwrap();
         let address = address
             .recv_timeout(LIMIT)
             .unwrap_or_else(|_| panic!("it does not listen; its log: {}", log.lock().unwrap()));
-        let sidecar = Self { process, address, log };
+        let sidecar = Self { process, address, log, reader };
         wait_for("it is ready", LIMIT, || try_get(&sidecar.address, "/-/ready").filter(|(status, _)| *status == 200));
         sidecar
     }
@@ -259,8 +261,14 @@ impl Sidecar {
         wait_for("its worker", LIMIT, || worker_of(self.pid(), what))
     }
 
+    /// What has been read of its log so far, which may be less than it wrote.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the log has these words.
+    pub fn until_said(&self, words: &str) {
+        wait_for(&format!("{words:?} in the log"), LIMIT, || self.log().contains(words).then_some(()));
     }
 
     pub fn snapshot(&self) -> Value {
@@ -367,6 +375,7 @@ impl Sidecar {
         for worker in workers {
             wait_for("its worker is gone", LIMIT, || (!is_alive(worker)).then_some(()));
         }
+        wait_for("the end of its log", LIMIT, || self.reader.is_finished().then_some(()));
         self.assert_no_bug();
         self.log()
     }
