@@ -1,7 +1,7 @@
 //! Calls that do not come back, one kind at a time: each costs what it is about, a bounded number of threads, and no
 //! end in time.
 
-use super::machine::{Machine, assert_fresh, gpu, of, of_with, until_present};
+use super::machine::{Machine, assert_fresh, of, of_with, until_present, until_told};
 use super::support::sidecar::{LIMIT, Sidecar};
 use super::support::wait_for;
 
@@ -100,8 +100,7 @@ fn one_field_hangs_and_the_others_of_the_same_gpu_go_on() {
     // A second one, and the GPU counts as one that does not answer.
     machine.set(&[("hang.ClockInfo.1", "1")]);
     sidecar.until_metric(&of("longhaul_gpu_up", 1), |up| up == 0.0);
-    let reason = gpu(&sidecar, 1)["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("(power_limit, sm_clock)"), "{reason}");
+    until_told(&sidecar, 1, "/reason", "(power_limit, sm_clock)");
     assert_fresh(&mut machine, &sidecar, 2);
 
     // Whichever comes back first.

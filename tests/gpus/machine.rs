@@ -7,7 +7,8 @@ use serde_json::Value;
 
 pub use super::support::nvml::Library;
 use super::support::nvml::build;
-use super::support::sidecar::{Scene, Sidecar, find};
+use super::support::sidecar::{LIMIT, Scene, Sidecar, find};
+use super::support::wait_for;
 
 /// A folder with the state of the GPUs, and the program in it.
 pub struct Machine {
@@ -86,6 +87,15 @@ pub fn of_with(metric: &str, index: u32, label: &str) -> String {
 /// A GPU of the snapshot.
 pub fn gpu(sidecar: &Sidecar, index: usize) -> Value {
     sidecar.snapshot()["gpus"]["list"][index].clone()
+}
+
+/// Waits until what the snapshot says of a GPU at a JSON pointer has these words. A reason may change with the next poll: a GPU
+/// that is taken away while it is read fails first, and is not listed only then.
+pub fn until_told(sidecar: &Sidecar, index: usize, pointer: &str, words: &str) {
+    wait_for(&format!("GPU {index}, {pointer}: {words}"), LIMIT, || {
+        let gpu = gpu(sidecar, index);
+        gpu.pointer(pointer)?.as_str()?.contains(words).then_some(())
+    });
 }
 
 /// Waits until so many GPUs answer.

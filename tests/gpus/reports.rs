@@ -1,6 +1,6 @@
 //! What users of other exporters reported, each as a test of this one. The reports are named where each stands.
 
-use super::machine::{Library, Machine, assert_fresh, gpu, of, of_with, until_alert, until_present};
+use super::machine::{Library, Machine, assert_fresh, gpu, of, of_with, until_alert, until_present, until_told};
 use super::support::sidecar::{LIMIT, find, is_root, without};
 use super::support::{get, wait_for};
 
@@ -19,7 +19,7 @@ fn b29_one_lost_gpu_hides_no_other_and_is_missing_by_name_and_by_number() {
     }
     let lost = gpu(&sidecar, 3);
     assert_eq!((&lost["uuid"], &lost["name"]), (&"GPU-3".into(), &"NVIDIA H200".into()));
-    assert!(lost["reason"].as_str().unwrap().contains("GPU 3 is lost"), "{lost}");
+    until_told(&sidecar, 3, "/reason", "GPU 3 is lost");
     assert_eq!(until_alert(&sidecar, "GpuDown")["labels"]["gpu"], "3");
     let missing = until_alert(&sidecar, "GpusMissing");
     assert_eq!(missing["annotations"]["summary"], "GPUs are missing: only 7 answer");
@@ -150,7 +150,7 @@ fn b38_an_old_library_lacks_some_values_and_no_others() {
     for field in ["memory", "counters", "processes", "mig"] {
         assert_eq!(gpu["reading"]["missing"][field], "old_driver", "{gpu}");
     }
-    assert_eq!(gpu["xids"]["unknown"], "its Xid events cannot be heard (old_driver)");
+    until_told(&sidecar, 7, "/xids/unknown", "its Xid events cannot be heard (old_driver)");
     assert!(gpu.get("field_errors").is_none(), "{gpu}");
     sidecar.assert_well();
     sidecar.end();

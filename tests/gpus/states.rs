@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::machine::{Library, Machine, assert_fresh, gpu, of, of_with, until_present};
+use super::machine::{Library, Machine, assert_fresh, gpu, of, of_with, until_present, until_told};
 use super::support::sidecar::{LIMIT, find, is_alive};
 use super::support::{fetched, wait_for};
 
@@ -95,8 +95,7 @@ fn a_gpu_that_is_not_listed_any_more_is_lost_and_not_forgotten() {
     machine.set(&[("count", "7")]);
     sidecar.until_metric(&of("longhaul_gpu_up", 7), |up| up == 0.0);
     until_present(&sidecar, 7.0);
-    let gone = gpu(&sidecar, 7);
-    assert!(gone["reason"].as_str().unwrap().contains("not listed"), "{gone}");
+    until_told(&sidecar, 7, "/reason", "not listed");
     sidecar.end();
 }
 
@@ -132,7 +131,7 @@ fn an_event_set_that_fails_is_made_anew_and_a_gpu_that_cannot_be_in_it_is_left_o
     let sidecar = machine.start();
     sidecar.until_metric(&of("longhaul_gpu_xid_errors_total", 0), |count| count == 0.0);
     assert_eq!(sidecar.metric(&of("longhaul_gpu_xid_errors_total", 6)), None);
-    assert_eq!(gpu(&sidecar, 6)["xids"]["unknown"], "its Xid events cannot be heard (not_supported)");
+    until_told(&sidecar, 6, "/xids/unknown", "its Xid events cannot be heard (not_supported)");
     machine.unset(&["ret.EventSetWait"]);
     machine.set(&[("xid.1", "43")]);
     sidecar.until_metric(&of("longhaul_gpu_xid_errors_total", 0), |count| count == 1.0);
