@@ -70,7 +70,7 @@ impl Throughput {
     pub(super) fn record(&mut self, seconds: f64, tokens: f64, (before, now): (f64, f64)) {
         let running = f64::midpoint(before, now);
         if running < 0.5 || seconds <= 0.0 {
-            self.newest = None;
+            self.drop_newest();
             return;
         }
         if tokens <= STOPPED * self.average().unwrap_or(0.0) * seconds {
@@ -93,9 +93,14 @@ impl Throughput {
     }
 
     /// Nothing could move for a while.
-    pub(super) const fn pause(&mut self) {
-        self.newest = None;
+    pub(super) fn pause(&mut self) {
+        self.drop_newest();
         self.after_pause = true;
+    }
+
+    /// The newest interval does not count, but that the engine stood still before it does.
+    fn drop_newest(&mut self) {
+        self.stood += self.newest.take().map_or(0.0, |span| span.stood);
     }
 
     /// The engine stood still for so long, or was not heard of.
@@ -339,6 +344,19 @@ mod tests {
             "{silent} {stopped}"
         );
         assert!(without > 1.02 * silent && idle > 1.02 * silent, "{without} {idle}");
+    }
+
+    /// One look between two stops is dropped with the second, and the first stop was not.
+    #[test]
+    fn a_stop_is_not_forgotten_with_the_look_after_it() {
+        let mut throughput = Throughput::default();
+        watch(&mut throughput, 30, 25_000.0);
+        throughput.stand(60.0);
+        watch(&mut throughput, 2, 17_500.0);
+        throughput.pause();
+        watch(&mut throughput, 8, 17_500.0);
+        let stood: f64 = throughput.all().map(|span| span.stood).sum();
+        assert_eq!(stood, 60.0);
     }
 
     #[test]
