@@ -152,3 +152,35 @@ fn two_real_freezes_are_two_stalls_with_their_causes() {
         (Some(900.0), Some(0.0), &"finished".into())
     );
 }
+
+/// The score of a recording with one run.
+fn score(name: &str) -> Value {
+    serde_json::from_str(&replay(&Path::new(FOLDER).join(name), &["--score", "--json"])).unwrap()
+}
+
+#[test]
+fn forecasts_of_real_runs_come_true() {
+    let run = score("vllm-run1.jsonl");
+    let rows = run["forecasts"].as_array().unwrap();
+    for (row, most) in rows[4..].iter().zip([0.10, 0.10, 0.10, 0.12]) {
+        assert!(row["error"].as_f64().unwrap().abs() <= most, "{row}");
+    }
+    assert!(rows.iter().filter(|row| row["inside"] == true).count() >= 6, "{run}");
+    assert_eq!(run["paused_seconds"], 0.0);
+    // Of the second run those at 50 and 90 %, which were made after it went on: it was stopped twice, for 60 s each.
+    let run = score("vllm-run2.jsonl");
+    for row in [&run["forecasts"][5], &run["forecasts"][7]] {
+        assert!(row["error"].as_f64().unwrap().abs() <= 0.15 && row["inside"] == true, "{row}");
+    }
+    assert!((run["paused_seconds"].as_f64().unwrap() - 120.3).abs() < 3.0, "{run}");
+}
+
+#[test]
+fn the_document_shows_the_score_of_the_first_run() {
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/eta.md")).unwrap();
+    let shown: Vec<String> = replay(&Path::new(FOLDER).join("vllm-run1.jsonl"), &["--score"])
+        .lines()
+        .map(|line| format!("    {line}"))
+        .collect();
+    assert!(document.contains(&shown.join("\n")), "docs/eta.md should show\n{}", shown.join("\n"));
+}

@@ -22,6 +22,8 @@ pub struct OutlookView {
     pub drain_share: Answer<f64>,
     /// How much the lengths of items differ from block to block of them, as a ratio of their mean; 0 where that may be chance.
     pub spread_between_blocks: Answer<f64>,
+    /// Seconds of this run in which its engines stood still with requests, or did not answer. They are in no forecast.
+    pub paused_seconds: Answer<f64>,
     /// How the forecast of this run has changed, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<RevisionView>,

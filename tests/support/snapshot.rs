@@ -138,6 +138,7 @@ pub fn running() -> JobView {
             tokens_per_second_ahead: known(1_460.0),
             drain_share: known(0.04),
             spread_between_blocks: known(0.0),
+            paused_seconds: Answer::Known(64.5),
             revisions: vec![RevisionView {
                 at: NOW - 9_900.0,
                 was_seconds: 10_080.0,

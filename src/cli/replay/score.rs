@@ -1,8 +1,9 @@
 //! `longhaul replay --score`: how good the forecasts of a recording were, now that its end is known.
 //!
 //! Each run of each job that ends in the recording is scored at fixed shares of its duration, on what the snapshot of
-//! that moment said. Time in which nothing moved later on is taken out of what was left: no forecast can know a pause
-//! that is still to come.
+//! that moment said. Time in which nothing could move later on is taken out of what was left: no forecast can know a pause
+//! that is still to come. That is when the job's engines stood still, by their tokens, and when nothing of the job moved
+//! for so long that it was a stall.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,9 +16,6 @@ use crate::text;
 
 /// Shares of a run's duration at which its forecasts are scored.
 const MOMENTS: [f64; 8] = [0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90];
-
-/// Nothing moved for longer than this many seconds: a pause.
-const PAUSE: f64 = 20.0;
 
 /// Follows the jobs of a recording.
 #[derive(Debug, Default)]
@@ -32,7 +30,9 @@ struct Run {
     ended: Option<f64>,
     said: Vec<Said>,
     moved: Option<f64>,
-    /// From when to when nothing moved.
+    /// Seconds in which the engines stood still so far.
+    stood: Option<f64>,
+    /// From when to when nothing moved, in order and apart.
     pauses: Vec<(f64, f64)>,
 }
 
@@ -146,11 +146,28 @@ impl Run {
         self.ended = job.ended_at.get();
         if let Some(moved) = job.last_progress_at.get() {
             let before = self.moved.replace(moved);
-            if let Some(before) = before.filter(|before| moved - before > PAUSE) {
-                self.pauses.push((before, moved));
+            if let Some(before) = before.filter(|before| moved - before > job.stall_threshold_seconds) {
+                self.pause(before, moved);
+            }
+        }
+        if let Some(stood) = job.outlook.paused_seconds.get() {
+            let before = self.stood.replace(stood).unwrap_or(stood);
+            if stood > before {
+                self.pause(at - (stood - before), at);
             }
         }
         self.said.push(Said { at, seconds: job.eta_seconds.clone(), mode: job.estimate_mode.get() });
+    }
+
+    /// One pause; those that touch are one.
+    fn pause(&mut self, mut from: f64, to: f64) {
+        while let Some(&(begun, over)) = self.pauses.last()
+            && over >= from
+        {
+            from = from.min(begun);
+            self.pauses.pop();
+        }
+        self.pauses.push((from, to));
     }
 
     fn duration(&self) -> Option<(f64, f64)> {
