@@ -358,8 +358,7 @@ impl Parts {
                     return None;
                 }
                 let count = Part(head.0.end..sign);
-                let is_percent = count.of(frame).iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
-                let is_whole = is_percent && frame.get(sign - 1) != Some(&b' ') && is_count(done) && is_count(total);
+                let is_whole = is_percent(count.of(frame)) && is_count(done) && is_count(total);
                 let done = Part::at(sign + 2 + start, done.len());
                 let total = Part::at(done.0.end + 1, total.len());
                 is_whole.then_some(Self { head, unit: Part::default(), count, clock, done, total, is_first, depth })
@@ -429,6 +428,15 @@ fn ends_with_digit(text: &[u8]) -> bool {
     text.last().is_some_and(u8::is_ascii_digit)
 }
 
+/// A percentage padded to three places with blanks, as bytes in the order of its values.
+fn is_percent(count: &[u8]) -> bool {
+    match count {
+        [b' ', b' ', last] | [b' ', b'1'..=b'9', last] => last.is_ascii_digit(),
+        [b'1'..=b'9', middle, last] => middle.is_ascii_digit() && last.is_ascii_digit(),
+        _ => false,
+    }
+}
+
 /// `123`, `12.3`, `12.3k`, short enough to be a number that counts.
 fn is_count(text: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -458,6 +466,9 @@ mod tests {
             ("a: 857it [00:17, 50.00it/s]", Some(parts("a: ", "it", "857", "00:17", 0))),
             ("857 docs [00:17,  1.00s/ docs, a=b]", Some(parts("", " docs", "857", "00:17", 0))),
             ("gen:   5%|▍  | 12/250 [00:10<03:00]", None),
+            ("gen: 1 5%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
+            ("gen: 015%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
+            ("gen:  05%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/25x [00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/ [00:10<03:00,  1.40s/it]", None),
             ("gen:   5%|▍  | 12/250 [0010<03:00,  1.40s/it]", None),
