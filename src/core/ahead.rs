@@ -54,7 +54,7 @@ impl World {
                 &|forecast| forecast.spread_between_blocks,
                 "takes the lengths of its items",
             ),
-            paused_seconds: Answer::from_option(job.trend().paused(), "takes two scrapes of its engines"),
+            paused_seconds: Answer::from_option(job.stood(), "takes two scrapes of its engines"),
             revisions: if job.ended().is_none_or(|ended| at.since(ended) < self.config.retain_finished) {
                 job.trend().revisions.list()
             } else {

@@ -288,13 +288,18 @@ impl Job {
             items_left: (total - settled).max(0.0),
             tokens_per_item: forecast.tokens_per_item.map(|tokens| tokens.mid),
             mode: forecast.mode,
-            paused: 0.0,
+            paused: self.run.eta.stood().unwrap_or(0.0),
         });
     }
 
     /// The wall clock was set by so much.
     pub fn clock_was_set(&mut self, seconds: f64) {
         self.run.trend.revisions.shift(seconds);
+    }
+
+    /// Seconds in which its engines stood still, once they were seen to move.
+    pub fn stood(&self) -> Option<f64> {
+        self.run.eta.stood()
     }
 
     /// What is followed of the run beside its count.

@@ -11,7 +11,6 @@ use crate::estimate::drift::{Conditions, Drift};
 use crate::estimate::eta::Look;
 use crate::estimate::pace::Pace;
 use crate::estimate::revision::{Picture, Revisions};
-use crate::estimate::standstill::Standstill;
 use crate::model::Time;
 use crate::model::snapshot::TimeoutView;
 
@@ -30,8 +29,8 @@ pub struct Trend {
     pub revisions: Revisions,
     cut: Cut,
     prompts: Prompts,
-    /// Of its engines.
-    standstill: Standstill,
+    /// Requests that ran at the last scrape, unless an engine did not answer since.
+    running: Option<f64>,
 }
 
 /// Prompt tokens and requests, since the engine began and since the run was first seen.
@@ -51,7 +50,7 @@ impl Default for Trend {
             revisions: Revisions::default(),
             cut: Cut::default(),
             prompts: Prompts::default(),
-            standstill: Standstill::default(),
+            running: None,
         }
     }
 }
@@ -59,7 +58,7 @@ impl Default for Trend {
 impl Trend {
     /// The job's engines were scraped.
     pub fn looked(&mut self, look: Look, conditions: Conditions, baseline: &[Baseline], at: Time) {
-        self.standstill.record(look, at);
+        self.running = Some(look.running);
         self.drift.record(conditions, baseline, at);
         if let (Some(held), Some(aborted)) = (look.held, look.aborted) {
             self.cut.record(cut::Look { held, aborted, running: look.running });
@@ -72,7 +71,7 @@ impl Trend {
 
     /// One of the job's engines did not answer, or nobody asked it for a while.
     pub fn engine_down(&mut self) {
-        self.standstill.unanswered();
+        self.running = None;
         self.drift.pause();
         self.cut.start_anew();
         self.prompts.before = None;
@@ -84,21 +83,15 @@ impl Trend {
         (requests >= 1.0 && tokens > 0.0).then(|| tokens / requests)
     }
 
-    /// Seconds in which its engines stood still, once they were seen to move.
-    pub fn paused(&self) -> Option<f64> {
-        self.standstill.seconds()
-    }
-
     /// Takes the forecast as it stands.
     pub fn forecast(&mut self, picture: Picture) {
-        self.revisions.record(Picture { paused: self.paused().unwrap_or(0.0), ..picture });
+        self.revisions.record(picture);
     }
 
     /// Whether the client gives up on its longest answers, of a job whose engines generate `tokens_per_second`.
     pub fn timeout(&self, tokens_per_second: Option<f64>) -> Option<TimeoutView> {
         let found = self.cut.read()?;
-        let running = self.standstill.last().map(|look| look.running);
-        let each = tokens_per_second.zip(running).map(|(all, running)| all / running.max(1.0));
+        let each = tokens_per_second.zip(self.running).map(|(all, running)| all / running.max(1.0));
         Some(TimeoutView {
             requests: found.requests,
             tokens: found.tokens,
@@ -143,17 +136,16 @@ mod tests {
     #[test]
     fn prompts_are_those_of_the_run_once_it_has_some() {
         let mut trend = Trend::default();
-        let see = |trend: &mut Trend, prompts: f64, finished: f64, second: f64, generated: f64| {
+        let see = |trend: &mut Trend, prompts: f64, finished: f64, second: f64| {
             let conditions = Conditions { prompt_tokens: Some(prompts), running: 10.0, ..Conditions::default() };
-            trend.looked(look(generated, finished), conditions, &[], Time::from_seconds(second));
+            trend.looked(look(second, finished), conditions, &[], Time::from_seconds(second));
         };
-        see(&mut trend, 1000.0, 0.0, 1.0, 10.0);
+        see(&mut trend, 1000.0, 0.0, 1.0);
         assert_eq!(trend.prompt_tokens_per_item(), Some(100.0));
-        see(&mut trend, 1000.0 + 200.0 * 60.0, 60.0, 2.0, 20.0);
+        see(&mut trend, 1000.0 + 200.0 * 60.0, 60.0, 2.0);
         assert_eq!(trend.prompt_tokens_per_item(), Some(200.0));
         trend.engine_down();
-        see(&mut trend, 5.0, 60.0, 60.0, 20.0);
+        see(&mut trend, 5.0, 60.0, 60.0);
         assert_eq!(trend.prompt_tokens_per_item(), Some(200.0), "a restart");
-        assert!((trend.paused().unwrap() - 58.0).abs() < 0.1, "{:?}", trend.paused());
     }
 }

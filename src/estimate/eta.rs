@@ -39,6 +39,7 @@ pub(super) mod random;
 mod shapes;
 mod share;
 mod simulate;
+mod standstill;
 mod throughput;
 mod tridiagonal;
 mod wander;
@@ -74,6 +75,7 @@ use order::Order;
 use plain::Plain;
 use random::Random;
 use share::{Part, Share, Verdict};
+use standstill::{Standstill, Stood};
 use throughput::Throughput;
 
 /// Seconds between forecasts.
@@ -156,6 +158,7 @@ pub struct Eta {
     items: Items,
     flight: Flight,
     throughput: Throughput,
+    standstill: Standstill,
     order: Order,
     evidence: Option<Evidence>,
     /// As it was at the last look. Files and engines are read at different moments, and what is told after a look belongs
@@ -228,7 +231,7 @@ impl Eta {
     /// still holds.
     pub fn recounted(&mut self) {
         if self.lengths > 0 || self.part.is_some() {
-            *self = Self::new(self.settings);
+            *self = Self { standstill: std::mem::take(&mut self.standstill), ..Self::new(self.settings) };
             return;
         }
         (self.plain, self.items, self.share) = (Plain::default(), Items::default(), Share::default());
@@ -353,12 +356,16 @@ impl Eta {
         }
         let left = self.made.map_or(0.0, |made| made.total - settled);
         self.starved = look.running < 0.5 && left > 0.5;
+        let stood = self.standstill.record(look, at);
+        self.items.stood(stood.seconds);
         if let (Some(before), Some(then)) = (before, self.looked_at) {
             let seconds = at.seconds_since(then);
             let tokens = look.generated - before.generated;
             if self.starved || before.running < 0.5 && self.made.is_some() {
                 // It ran empty, or began to fill, at some moment in between.
                 self.throughput.pause();
+            } else if stood.seconds > 0.0 {
+                self.throughput.stand(stood);
             } else {
                 self.throughput.record(seconds, tokens, (before.running, look.running));
             }
@@ -370,7 +377,7 @@ impl Eta {
             }
         } else {
             if let Some(scraped_at) = self.scraped_at {
-                self.throughput.stand(at.seconds_since(scraped_at));
+                self.throughput.stand(Stood { seconds: at.seconds_since(scraped_at), is_over: false });
             }
             self.moved_at = Some(at);
         }
@@ -425,7 +432,13 @@ impl Eta {
     /// The engines did not answer, or nobody asked them: the time until they do again is no time in which anything is known to move.
     pub fn engine_down(&mut self) {
         self.throughput.pause();
+        self.standstill.unanswered();
         self.looked_at = None;
+    }
+
+    /// Seconds in which the engines stood still or did not answer, once they were seen to move.
+    pub fn stood(&self) -> Option<f64> {
+        self.standstill.seconds()
     }
 
     /// Nobody looked for so long: what came meanwhile is no pace, and the silence is not the job's.
@@ -466,6 +479,11 @@ impl Eta {
             // Until something is done the time that passes is all there is to see.
             self.changed |= self.items.counted(now).is_some_and(|counted| counted.done() < 1.0);
         }
+        // A count that is silent for as long as all that was left says something.
+        self.changed |= self.made.is_some_and(|made| {
+            let counts_alone = made.forecast.mode == EstimateMode::Items;
+            counts_alone && self.items.counted(now).is_some_and(|counted| counted.since > made.forecast.seconds.mid)
+        });
         let due = self.made.is_none_or(|made| {
             #[allow(clippy::float_cmp)] // A copy.
             let other = made.total != total;

@@ -16,5 +16,4 @@ pub mod rate;
 pub mod revision;
 pub mod scorecard;
 pub mod stall;
-pub mod standstill;
 pub mod storage;

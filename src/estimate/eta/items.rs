@@ -22,6 +22,10 @@ const MAX_POINTS: usize = 256;
 /// Drain as a share of the run: 10, 50 and 90 %.
 const DRAIN: [f64; 3] = [0.015, 0.045, 0.30];
 
+/// When the end is overdue, as much longer for each second since the last count as a wait with a tail of the power two has left:
+/// 10, 50 and 90 %.
+const OVERDUE: [f64; 3] = [0.054, 0.414, 2.162];
+
 /// From this many finished on the second half of the time is enough by itself.
 const FEW: f64 = 10.0;
 
@@ -39,6 +43,10 @@ pub(super) struct Items {
     /// When we saw the last count: its moment may be one of the job's own clock.
     seen_at: Option<Time>,
     own_clock: bool,
+    /// Seconds in which nothing could move, by the engines, and how many of them were before the last count was seen. They
+    /// are in no moment.
+    stood: f64,
+    stood_then: f64,
 }
 
 /// Where the count stands.
@@ -91,12 +99,19 @@ impl Items {
         }
     }
 
+    /// For so long nothing could move.
+    pub(super) fn stood(&mut self, seconds: f64) {
+        self.stood += seconds;
+    }
+
     fn point(&mut self, settled: f64, moment: Time, at: Time) {
+        let moving = Duration::try_from_secs_f64(self.stood).map_or(moment, |stood| moment - stood);
+        let moment = self.last.map_or(moving, |last| last.0.max(moving));
         if self.last == Some((moment, settled)) {
             return; // The same look said twice.
         }
         self.last = Some((moment, settled));
-        self.seen_at = Some(at);
+        (self.seen_at, self.stood_then) = (Some(at), self.stood);
         self.skipped = self.skipped.saturating_add(1);
         if self.points.is_empty() || self.skipped > self.every {
             self.skipped = 0;
@@ -125,12 +140,25 @@ impl Items {
         }
     }
 
+    /// By how much the count moves at once, where it moves; no less than 2.
+    fn usual_step(&self) -> f64 {
+        let pairs = self.points.iter().zip(self.points.iter().skip(1).chain(&self.last));
+        let mut steps: Vec<f64> = pairs.map(|(one, next)| next.1 - one.1).filter(|step| *step > 0.0).collect();
+        steps.sort_by(f64::total_cmp);
+        steps.get(steps.len() / 2).map_or(2.0, |step| step.max(2.0))
+    }
+
+    /// Seconds since the last count was seen in which something could move.
+    fn since(&self, now: Time) -> Option<f64> {
+        Some((now.since(self.seen_at?).as_secs_f64() - (self.stood - self.stood_then)).max(0.0))
+    }
+
     /// Where the count stands, and since when it moves.
     pub(super) fn counted(&self, now: Time) -> Option<Counted> {
         let (first, (last, settled)) = (self.points.first()?.1, self.last?);
         let still = self.points.partition_point(|point| point.1 <= first);
         let began = still.checked_sub(1).and_then(|place| self.points.get(place))?.0;
-        let since = now.since(self.seen_at?).as_secs_f64();
+        let since = self.since(now)?;
         Some(Counted { first, settled, seconds: last.seconds_since(began), since })
     }
 
@@ -169,14 +197,15 @@ impl Items {
     pub(super) fn read_with(&self, total: f64, now: Time, drain: f64) -> Option<Bounds> {
         let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
         // The count is of that moment, and the time since is on the way to the next one.
-        let since = now.since(self.seen_at?).as_secs_f64();
+        let since = self.since(now)?;
         let seconds = last.seconds_since(began);
         let done = settled - first;
         if done < 3.0 || seconds <= 0.0 {
             return None;
         }
         let moment = |share: f64| began + Duration::try_from_secs_f64(seconds * share).unwrap_or_default();
-        let half = (settled - self.at(moment(0.5))).max(1.0) / (seconds / 2.0);
+        // Who writes by fifties has perhaps done half of that when nothing came.
+        let half = (settled - self.at(moment(0.5))).max(self.usual_step() / 2.0) / (seconds / 2.0);
         let all = done / seconds;
         let young = 1.0 / (1.0 + (done / UNSURE).powi(2));
         let few = 1.0 / (1.0 + (done / FEW).powi(2));
@@ -203,7 +232,10 @@ impl Items {
         // The two errors are independent: their distances from the middle add up by squares.
         let below = (rest * (1.0 - (-NINETY * chance).exp())).hypot(mid - low);
         let above = (rest * ((NINETY * chance).exp() - 1.0)).hypot(high - mid);
-        Some(Bounds::new(centre - below, centre, centre + above).map(|seconds| (seconds - since).max(0.0)))
+        // A count that says nothing for longer than all that was expected is not about to end.
+        let [low, mid, high] = OVERDUE.map(|share| if left > 0.0 { share * since } else { 0.0 });
+        let less = |seconds: f64, overdue: f64| (seconds - since).max(overdue);
+        Some(Bounds::new(less(centre - below, low), less(centre, mid), less(centre + above, high)))
     }
 }
 
@@ -264,5 +296,47 @@ mod tests {
         let (low, mid, high) = read(&items, 10_000.0, second);
         assert!(mid > 1.02 * second && low < 1.05 * second && high > 1.2 * second, "{low} {mid} {high} {second}");
         assert!(items.points.len() < MAX_POINTS);
+    }
+
+    fn counted(counts: &[(f64, f64)]) -> Items {
+        let mut items = Items::default();
+        for &(second, settled) in counts {
+            items.record(Evidence { settled, failed: 0.0, own_clock: None }, Time::from_seconds(second));
+        }
+        items
+    }
+
+    #[test]
+    fn a_buffer_that_brings_nothing_for_half_of_the_time_is_no_standstill() {
+        // By fifties for a minute, and in the next one the last fifty are not full yet.
+        let counts: Vec<(f64, f64)> =
+            (0..25).map(|nth| (5.0 * f64::from(nth), 3000.0 + 50.0 * f64::from(nth.min(12)))).collect();
+        let (low, mid, high) = read(&counted(&counts), 3650.0, 120.0);
+        assert!(mid > 10.0 && mid < 300.0 && low < 100.0 && high < 900.0, "{low} {mid} {high}");
+    }
+
+    #[test]
+    fn an_end_that_is_overdue_is_not_now() {
+        let counts: Vec<(f64, f64)> = (0..100).map(|nth| (f64::from(nth), 10.0 * f64::from(nth))).collect();
+        let items = counted(&counts);
+        let (soon, later) = (read(&items, 1000.0, 99.0), read(&items, 1000.0, 699.0));
+        assert!(soon.1 > 0.0 && soon.1 < 60.0, "{soon:?}");
+        assert!(later.0 > 10.0 && later.1 > 100.0 && later.2 > 600.0, "{later:?}");
+        assert_eq!(read(&items, 990.0, 699.0).1, 0.0, "nothing is left");
+    }
+
+    #[test]
+    fn a_time_in_which_nothing_could_move_is_no_pace() {
+        let (mut stopped, mut moving) = (Items::default(), Items::default());
+        for nth in 0..200_u32 {
+            let evidence = Evidence { settled: f64::from(nth * 7), failed: 0.0, own_clock: None };
+            if nth == 100 {
+                (0..12).for_each(|_| stopped.stood(5.0));
+            }
+            let pause = if nth < 100 { 0.0 } else { 60.0 };
+            stopped.record(evidence, Time::from_seconds(f64::from(nth) + pause));
+            moving.record(evidence, Time::from_seconds(f64::from(nth)));
+        }
+        assert_eq!(read(&stopped, 5000.0, 261.0), read(&moving, 5000.0, 201.0));
     }
 }

@@ -167,6 +167,47 @@ fn a_real_run_that_was_stopped_twice() {
 }
 
 #[test]
+fn who_comes_while_the_engine_stands_still_takes_that_for_no_pace() {
+    // Stopped from 52.6 to 112.7 s, and watched from 62 s on.
+    let run = run2();
+    let polls = run.polls.iter().filter(|poll| poll[0] >= 62.0).copied().collect();
+    let run = Recorded { polls, lengths: run.lengths, ..run };
+    for second in [100.0, 118.0, 125.0, 140.0] {
+        let eta = run.until(second, true);
+        let forecast = eta.read(Some(run.items), at(second));
+        if let Some(forecast) = forecast.known() {
+            let truth = run.seconds - second - 60.2 - (112.7 - second).max(0.0);
+            let error = forecast.seconds.mid / truth - 1.0;
+            assert!(second > 113.0 && error.abs() < 0.4, "{second}: {error} {forecast:?}");
+        }
+    }
+    let mut stuck = Eta::new(Settings { lengths: true, max_tokens: None, seed: 1 });
+    for nth in 0..20 {
+        let (generated, tokens) = (1e6 + f64::from(nth), 9e5);
+        let look = Look {
+            generated,
+            running: 100.0,
+            waiting: 0.0,
+            finished: Some(2000.0),
+            finished_tokens: Some(tokens),
+            aborted: Some(0.0),
+            held: Some(generated - tokens),
+            by_length: None,
+            lost: 0.0,
+        };
+        let second = at(5.0 * f64::from(nth));
+        stuck.look(look, second);
+        if nth == 0 {
+            stuck.lengths(0, &vec![450; 2000], second);
+        }
+        stuck.record(Evidence { settled: 2000.0, failed: 0.0, own_clock: None }, second);
+        stuck.refresh(Some(4000.0), second);
+        let forecast = stuck.read(Some(4000.0), second);
+        assert!(forecast.known().is_none(), "a token in five seconds is no pace: {forecast:?}");
+    }
+}
+
+#[test]
 fn lengths_that_were_promised_and_never_came_change_nothing() {
     let run = run1();
     let until = |promised| {

@@ -5,13 +5,13 @@
 //! way to the run's own evidence once the batch shrinks. For every `half` the level is matched to what was measured, so
 //! the uncertainty of the law shows where the batch differs from what was seen: in the drain.
 //!
-//! **A pause is not a slow engine.** Time with next to no tokens while requests run, and time in which the engine did
-//! not answer, is left out together with the looks that it began and ended in.
+//! **A pause is not a slow engine.** Time in which it stood still ([`super::standstill`]), or did not answer, is left out together with the looks that it began and ended in.
 
 use serde::{Deserialize, Serialize};
 
 use super::earlier::{KnownLaw, log_prior};
 use super::random::{Random, weighted_at};
+use super::standstill::Stood;
 use super::wander::{Block, Guess, guesses};
 
 /// Intervals that are kept; then neighbours are joined, so that a run of a week is as many.
@@ -33,9 +33,6 @@ const STEADY: f64 = 0.008;
 /// How far the level may be from what it was before the engine stood still for a while: what stopped it may still be there.
 const RESUMED: f64 = 0.1;
 const A_WHILE: f64 = 75.0;
-
-/// Less than this share of the usual speed is a pause: one token more in a minute, or what a server counted late.
-const STOPPED: f64 = 0.02;
 
 /// Seconds, tokens, and requests times seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -73,10 +70,6 @@ impl Throughput {
             self.drop_newest();
             return;
         }
-        if tokens <= STOPPED * self.average().unwrap_or(0.0) * seconds {
-            self.stand(seconds);
-            return;
-        }
         if let Some(before) = self.newest.take() {
             self.join(before);
         }
@@ -103,10 +96,11 @@ impl Throughput {
         self.stood += self.newest.take().map_or(0.0, |span| span.stood);
     }
 
-    /// The engine stood still for so long, or was not heard of.
-    pub(super) fn stand(&mut self, seconds: f64) {
+    /// The engine stood still, or was not heard of. The look in which that began does not count, nor the one in which it ended.
+    pub(super) fn stand(&mut self, stood: Stood) {
         self.pause();
-        self.stood += seconds;
+        self.after_pause = !stood.is_over;
+        self.stood += stood.seconds;
     }
 
     /// Of all that was measured only this share was the job's.
@@ -336,13 +330,9 @@ mod tests {
             expected(&throughput)
         };
         let without = after(&|_| ());
-        let silent = after(&|throughput| throughput.stand(60.0));
-        let stopped = after(&|throughput| (0..12).for_each(|_| throughput.record(5.0, 0.0, (24.0, 24.0))));
+        let silent = after(&|throughput| throughput.stand(Stood { seconds: 60.0, is_over: false }));
         let idle = after(&Throughput::pause);
-        assert!(
-            (silent / 17_500.0 - 1.0).abs() < 0.05 && (stopped / 17_500.0 - 1.0).abs() < 0.05,
-            "{silent} {stopped}"
-        );
+        assert!((silent / 17_500.0 - 1.0).abs() < 0.05, "{silent}");
         assert!(without > 1.02 * silent && idle > 1.02 * silent, "{without} {idle}");
     }
 
@@ -351,7 +341,7 @@ mod tests {
     fn a_stop_is_not_forgotten_with_the_look_after_it() {
         let mut throughput = Throughput::default();
         watch(&mut throughput, 30, 25_000.0);
-        throughput.stand(60.0);
+        throughput.stand(Stood { seconds: 60.0, is_over: false });
         watch(&mut throughput, 2, 17_500.0);
         throughput.pause();
         watch(&mut throughput, 8, 17_500.0);
@@ -364,7 +354,7 @@ mod tests {
         let (mut throughput, mut whole) = (Throughput::default(), Throughput::default());
         for _ in 0..6 {
             watch(&mut throughput, 9, 25_000.0);
-            throughput.stand(5.0);
+            throughput.stand(Stood { seconds: 5.0, is_over: false });
             watch(&mut whole, 9, 25_000.0);
         }
         assert!((expected(&throughput) / expected(&whole) - 1.0).abs() < 0.02);

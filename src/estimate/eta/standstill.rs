@@ -7,19 +7,32 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::eta::Look;
+use super::Look;
 use crate::model::Time;
 
-/// Tokens for less than this share of an interval are none.
+/// Tokens for less than this share of an interval are none: one in a minute, or what a server counted late.
 const NONE: f64 = 0.02;
 
 /// Of an interval in which a stop ended, or nobody answered, the tokens took less than this share.
 const PART: f64 = 0.5;
 
+/// No engine generates fewer tokens a second for a request that runs. Whoever begins to watch one that stands still knows no
+/// other pace of it.
+const SLOWEST: f64 = 0.05;
+
+/// What a look shows.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Stood {
+    /// Seconds since the look before in which the engines stood still.
+    pub seconds: f64,
+    /// They move again.
+    pub is_over: bool,
+}
+
 /// Follows the engines of one run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Standstill {
+pub(super) struct Standstill {
     last: Option<(Look, Time)>,
     /// They did not answer since.
     down: bool,
@@ -33,8 +46,8 @@ pub struct Standstill {
 
 impl Standstill {
     /// The engines were scraped.
-    pub fn record(&mut self, look: Look, at: Time) {
-        let Some((before, then)) = self.last.replace((look, at)) else { return };
+    pub(super) fn record(&mut self, look: Look, at: Time) -> Stood {
+        let Some((before, then)) = self.last.replace((look, at)) else { return Stood::default() };
         let down = std::mem::take(&mut self.down);
         let seconds = at.seconds_since(then).max(0.0);
         let tokens = (look.generated - before.generated).max(0.0);
@@ -42,31 +55,30 @@ impl Standstill {
         // What began or ended to have requests in between may have stood still, or not.
         if running < 1.0 || !down && look.running.min(before.running) < 1.0 {
             self.stood = false;
-            return;
+            return Stood::default();
         }
-        let each = if self.tokens > 0.0 { self.tokens / self.request_seconds } else { tokens / (running * seconds) };
-        let took = if tokens > 0.0 { tokens / (each * running) } else { 0.0 };
-        self.stood = took <= NONE * seconds || (down || self.stood) && took < PART * seconds;
-        if self.stood {
-            self.seconds += seconds - took;
-        } else {
-            self.tokens += tokens;
-            self.request_seconds += running * seconds;
+        let usual = if self.tokens > 0.0 { self.tokens / self.request_seconds } else { SLOWEST / NONE };
+        let took = tokens / (usual * running);
+        let stands = took <= NONE * seconds;
+        let ended = (down || self.stood) && self.tokens > 0.0 && took < PART * seconds;
+        self.stood = stands;
+        if stands || ended {
+            let seconds = seconds - took;
+            self.seconds += seconds;
+            return Stood { seconds, is_over: !stands };
         }
+        self.tokens += tokens;
+        self.request_seconds += running * seconds;
+        Stood::default()
     }
 
     /// One of them did not answer, or nobody asked it for a while.
-    pub const fn unanswered(&mut self) {
+    pub(super) const fn unanswered(&mut self) {
         self.down = true;
     }
 
-    /// The last look, unless they did not answer since.
-    pub fn last(&self) -> Option<Look> {
-        self.last.filter(|_| !self.down).map(|(look, _)| look)
-    }
-
     /// Seconds in which they stood still; `None` before there were two looks.
-    pub fn seconds(&self) -> Option<f64> {
+    pub(super) fn seconds(&self) -> Option<f64> {
         (self.request_seconds > 0.0 || self.seconds > 0.0).then_some(self.seconds)
     }
 }
@@ -111,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_engine_an_empty_one_and_a_lost_scrape_do_not_stand_still() {
+    fn a_slow_engine_an_empty_one_and_a_lost_scrape_do_not_stand_still_and_a_stuck_one_does() {
         let steady = |tokens: f64| (0..=10).map(move |nth| (f64::from(nth) * 5.0, Some(tokens), 24.0));
         let slow = (11..=30).map(|nth| (f64::from(nth) * 5.0, Some(2250.0), 24.0));
         assert_eq!(stood(&steady(22_500.0).chain(slow).collect::<Vec<_>>()), 0.0);
@@ -120,6 +132,9 @@ mod tests {
         assert_eq!(stood(&steady(2250.0).chain(drain).collect::<Vec<_>>()), 0.0);
         let empty = (11..=30).map(|nth| (f64::from(nth) * 5.0, Some(0.0), 0.0));
         assert_eq!(stood(&steady(22_500.0).chain(empty).collect::<Vec<_>>()), 0.0);
+        // The first that is seen of an engine may be a stop: nobody knows its pace.
+        let stuck = (0..=4).map(|nth| (f64::from(nth) * 5.0, Some(if nth == 0 { 1e6 } else { 3.0 }), 24.0));
+        assert!(stood(&stuck.collect::<Vec<_>>()) > 19.0);
         let lost = [(55.0, None, 0.0), (60.0, Some(45_000.0), 24.0)];
         assert_eq!(stood(&steady(22_500.0).chain(lost).collect::<Vec<_>>()), 0.0);
     }
