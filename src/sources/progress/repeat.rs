@@ -19,7 +19,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr_iter, memchr2, memchr3, memmem, memrchr};
+use memchr::{memchr_iter, memchr2, memchr3, memmem, memrchr};
 
 use super::bars::{Bars, Run, is_same};
 use super::renames;
@@ -346,8 +346,7 @@ impl Parts {
                 let counts = before.get(sign + 1..)?.strip_prefix(b"|")?;
                 // Behind the bar and its blank.
                 let start = memrchr(b'|', counts)? + 2;
-                // Of two frames spliced, one's count and the other's clock.
-                if memchr(b'|', counts.get(..start - 2)?).is_some() {
+                if !is_drawn(counts.get(..start - 2)?) {
                     return None;
                 }
                 let (done, total) = split(counts.get(start - 1..)?.strip_prefix(b" ")?)?;
@@ -428,6 +427,21 @@ fn ends_with_digit(text: &[u8]) -> bool {
     text.last().is_some_and(u8::is_ascii_digit)
 }
 
+/// Whether a bar is drawn by blocks, digits or signs, and perhaps in colours. Where there are words in it, or the parts of
+/// another bar, two frames are spliced: one's count and the other's clock.
+fn is_drawn(mut bar: &[u8]) -> bool {
+    while let Some((&byte, rest)) = bar.split_first() {
+        bar = rest;
+        if byte == b'\x1b' {
+            let Some(end) = bar.iter().position(u8::is_ascii_alphabetic) else { return false };
+            bar = bar.get(end + 1..).unwrap_or_default();
+        } else if byte.is_ascii_alphabetic() || b"|:/,%<[](){}".contains(&byte) {
+            return false;
+        }
+    }
+    true
+}
+
 /// A percentage padded to three places with blanks, as bytes in the order of its values.
 fn is_percent(count: &[u8]) -> bool {
     match count {
@@ -466,6 +480,8 @@ mod tests {
             ("a: 857it [00:17, 50.00it/s]", Some(parts("a: ", "it", "857", "00:17", 0))),
             ("857 docs [00:17,  1.00s/ docs, a=b]", Some(parts("", " docs", "857", "00:17", 0))),
             ("gen:   5%|▍  | 12/250 [00:10<03:00]", None),
+            ("gen:   5%| e[4]: | 12/250 [00:10<03:00,  1.40s/it]", None),
+            ("gen:   5%|#4   | 12/250 [00:10<03:00,  1.40s/it]", Some(parts("gen: ", "", "  5", "00:10", 0))),
             ("gen: 1 5%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
             ("gen: 015%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
             ("gen:  05%|▍  | 12/250 [00:10<03:00,  1.40s/it]", None),
