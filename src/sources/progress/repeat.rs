@@ -122,8 +122,10 @@ impl Slot {
 
     /// Whether the frame is as far as the last one, or further.
     fn is_behind(&self, frame: &[u8], parts: &Parts) -> bool {
-        let clock = parts.clock.of(frame);
+        let (clock, done, last) = (parts.clock.of(frame), parts.done.of(frame), self.parts.done.of(&self.frame));
+        let are_plain = || done.iter().chain(last).all(u8::is_ascii_digit);
         reaches(parts.count.of(frame), self.parts.count.of(&self.frame))
+            && (reaches(done, last) || !are_plain())
             && reaches(clock, self.parts.clock.of(&self.frame))
             // Other digits in its places may have made it none.
             && is_clock(clock)
