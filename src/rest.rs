@@ -156,7 +156,8 @@ mod tests {
         let before = [&program, "/libc"].map(resident);
         give_back();
         let after = [&program, "/libc"].map(resident);
-        assert!(3 * after[0] < 2 * before[0] && 2 * after[1] < before[1], "{before:?} KiB before, {after:?} KiB after");
+        // What runs meanwhile comes back, with as many neighbours of it as the page cache holds in one piece.
+        assert!((0..2).all(|file| 4 * after[file] < 3 * before[file]), "{before:?} KiB before, {after:?} KiB after");
         // What the loader wrote is still there: another thread, another library's code, an error's backtrace.
         let thread = std::thread::Builder::new().spawn(|| f64::from(std::process::id()).sqrt().sin()).unwrap();
         assert!(thread.join().unwrap().abs() <= 1.0);

@@ -99,6 +99,9 @@ const MOST_LOOKS: usize = 128;
 /// A part of the engine's work that differs from the last one by less (in its logarithm) is the same.
 const NEW_PART: f64 = 0.02;
 
+/// Seconds by which a look may be late; what has not moved for longer stands still.
+const LATE: f64 = 60.0;
+
 /// What one look at the job says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
@@ -357,7 +360,10 @@ impl Eta {
         let left = self.made.map_or(0.0, |made| made.total - settled);
         self.starved = look.running < 0.5 && left > 0.5;
         let stood = self.standstill.record(look, at);
-        self.items.stood(stood.seconds);
+        // Of a gap in which nobody looked at the files either, it is not known whether the job's own clock went on.
+        if before.is_some() && stood.seconds > 0.0 && self.read.1.is_some_and(|read| at.seconds_since(read) <= LATE) {
+            self.items.stood(stood.seconds, at);
+        }
         if let (Some(before), Some(then)) = (before, self.looked_at) {
             let seconds = at.seconds_since(then);
             let tokens = look.generated - before.generated;
@@ -508,8 +514,9 @@ impl Eta {
         #[allow(clippy::float_cmp)] // A copy.
         if let Some(made) = self.made.filter(|made| made.total == total) {
             let passed = self.passed(made.at, now);
-            let seconds = made.forecast.seconds.map(|seconds| (seconds - passed).max(0.0));
-            return Answer::Known(Forecast { seconds, ..made.forecast });
+            let seconds = made.forecast.seconds.map(|seconds| (seconds - passed).max(0.0)).in_order();
+            let tokens_per_item = made.forecast.tokens_per_item.map(Bounds::in_order);
+            return Answer::Known(Forecast { seconds, tokens_per_item, ..made.forecast });
         }
         self.plain.read(Some(total), now).map(|seconds| Forecast {
             seconds: Bounds::only(seconds),
@@ -530,8 +537,7 @@ impl Eta {
         };
         let passed = (until.seconds_since(made) - self.held).max(0.0);
         match self.moved_at {
-            // A look may be late; what has not moved for longer stands still.
-            Some(moved) if now.seconds_since(moved) > 60.0 => moved.seconds_since(made).clamp(0.0, passed),
+            Some(moved) if now.seconds_since(moved) > LATE => moved.seconds_since(made).clamp(0.0, passed),
             _ => passed,
         }
     }

@@ -147,6 +147,16 @@ impl Bounds {
         Self { low: self.low.map(&f), mid: f(self.mid), high: self.high.map(&f) }
     }
 
+    /// The bounds on both sides of `mid`, whatever a damaged file says of them.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        Self {
+            low: self.low.map(|low| low.min(self.mid)),
+            mid: self.mid,
+            high: self.high.map(|high| high.max(self.mid)),
+        }
+    }
+
     /// The bounds there are, with the value of the label `bound`.
     pub fn each(self) -> impl Iterator<Item = (&'static str, f64)> {
         [("low", self.low), ("mid", Some(self.mid)), ("high", self.high)]

@@ -99,8 +99,18 @@ impl Items {
         }
     }
 
-    /// For so long nothing could move.
-    pub(super) fn stood(&mut self, seconds: f64) {
+    /// Before `at` nothing could move for so long. What was counted meanwhile, or since then and before anybody knew, came in
+    /// the time that is left of it.
+    pub(super) fn stood(&mut self, seconds: f64, at: Time) {
+        let (Some(since), Some(last), Ok(stood)) = (self.since(at), self.last, Duration::try_from_secs_f64(seconds))
+        else {
+            return;
+        };
+        let began = (last.0 + Duration::try_from_secs_f64(since).unwrap_or_default()) - stood;
+        let later = self.points.partition_point(|point| point.0 <= began);
+        for point in self.points.iter_mut().skip(later).chain(&mut self.last) {
+            point.0 = if point.0 > began { began.max(point.0 - stood) } else { point.0 };
+        }
         self.stood += seconds;
     }
 
@@ -331,12 +341,29 @@ mod tests {
         for nth in 0..200_u32 {
             let evidence = Evidence { settled: f64::from(nth * 7), failed: 0.0, own_clock: None };
             if nth == 100 {
-                (0..12).for_each(|_| stopped.stood(5.0));
+                (1..=12).for_each(|look| stopped.stood(5.0, Time::from_seconds(99.0 + 5.0 * f64::from(look))));
             }
             let pause = if nth < 100 { 0.0 } else { 60.0 };
             stopped.record(evidence, Time::from_seconds(f64::from(nth) + pause));
             moving.record(evidence, Time::from_seconds(f64::from(nth)));
         }
         assert_eq!(read(&stopped, 5000.0, 261.0), read(&moving, 5000.0, 201.0));
+    }
+
+    #[test]
+    fn a_count_that_is_read_before_the_engine_is_asked_again_is_no_pace_of_the_stop() {
+        // A stop from 100 to 160 s, of which the engine tells at 165 s; the file is read at 164 s.
+        let mut stopped = Items::default();
+        let read_at = |items: &mut Items, second: u32, settled: u32| {
+            let evidence = Evidence { settled: f64::from(settled), failed: 0.0, own_clock: None };
+            items.record(evidence, Time::from_seconds(f64::from(second)));
+        };
+        (0..=100).for_each(|second| read_at(&mut stopped, second, 7 * second));
+        read_at(&mut stopped, 164, 728);
+        stopped.stood(60.0, Time::from_seconds(165.0));
+        (165..260).for_each(|second| read_at(&mut stopped, second, 7 * (second - 60)));
+        let (_, mid, _) = read(&stopped, 2800.0, 260.0);
+        assert!((mid / 201.0 - 1.0).abs() < 0.1, "{mid}");
+        assert!(stopped.points.windows(2).all(|pair| pair[0].0 <= pair[1].0), "in order");
     }
 }
