@@ -126,16 +126,16 @@ fn detect(head: &[u8], limit: usize) -> Wrapping {
     let head = head.get(..limit).unwrap_or(head);
     let end = memchr(b'\n', head);
     let line = head.get(..end.unwrap_or(head.len())).unwrap_or_default();
-    let (is_possible, enough) = match head.first() {
-        Some(b'{') => (true, limit),
-        Some(b'0'..=b'9') => (is_like_a_date(line), HEAD),
-        _ => (false, 0),
-    };
-    if is_possible && end.is_none() && head.len() < enough {
+    let is_json = head.first() == Some(&b'{');
+    let enough = if is_json { limit } else { HEAD };
+    if !is_json && !is_like_a_date(line) {
+        // Blanks before it, for instance, which JSON allows and nobody who wraps writes.
+        Wrapping::None
+    } else if end.is_none() && head.len() < enough {
         Wrapping::Unknown
     } else if cri(line).is_some() {
         Wrapping::Cri
-    } else if end.is_some() && Record::read(line).is_some() {
+    } else if is_json && end.is_some() && Record::read(line).is_some() {
         Wrapping::Json
     } else {
         Wrapping::None
@@ -306,6 +306,7 @@ mod tests {
                 "one\n\r1/9\n\n",
                 "",
             ),
+            ("JSON with blanks before it", " {\"MESSAGE\":\"one\"}\nx\n", " {\"MESSAGE\":\"one\"}\nx\n", ""),
             (
                 "JSON that is the job's own",
                 "{\"current_steps\": 5}\n{\"x\": 1}\n",

@@ -473,7 +473,8 @@ impl Facts {
         if !self.last.is_empty() {
             // Masked where it is read, so that no recording, page or mail has it.
             let line: String = String::from_utf8_lossy(&self.last).chars().take(LAST_LINE).collect();
-            reading.last_line = Some(redact(&line).into_owned());
+            // A mask may be longer than what it hides.
+            reading.last_line = Some(redact(&line).chars().take(LAST_LINE).collect());
         }
         if let Some(Job { numbers, .. }) = self.bars.job() {
             reading.done = numbers.done;
