@@ -40,6 +40,8 @@ pub(super) struct Items {
     every: u32,
     skipped: u32,
     last: Option<(Time, f64)>,
+    /// The same as it was said, before what stood still was taken out.
+    said: Option<(Time, f64)>,
     /// When we saw the last count: its moment may be one of the job's own clock.
     seen_at: Option<Time>,
     own_clock: bool,
@@ -84,7 +86,7 @@ impl Items {
             self.point(clock.first.done, Time::from_seconds(clock.first.elapsed), at);
         }
         let moment = Time::from_seconds(clock.elapsed);
-        if self.last.is_none_or(|last| moment > last.0) {
+        if self.said.is_none_or(|said| moment > said.0) {
             self.point(clock.settled, moment, at);
         }
     }
@@ -115,11 +117,11 @@ impl Items {
     }
 
     fn point(&mut self, settled: f64, moment: Time, at: Time) {
-        let moving = Duration::try_from_secs_f64(self.stood).map_or(moment, |stood| moment - stood);
-        let moment = self.last.map_or(moving, |last| last.0.max(moving));
-        if self.last == Some((moment, settled)) {
+        if self.said.replace((moment, settled)) == Some((moment, settled)) {
             return; // The same look said twice.
         }
+        let moving = Duration::try_from_secs_f64(self.stood).map_or(moment, |stood| moment - stood);
+        let moment = self.last.map_or(moving, |last| last.0.max(moving));
         self.last = Some((moment, settled));
         (self.seen_at, self.stood_then) = (Some(at), self.stood);
         self.skipped = self.skipped.saturating_add(1);
@@ -365,5 +367,25 @@ mod tests {
         let (_, mid, _) = read(&stopped, 2800.0, 260.0);
         assert!((mid / 201.0 - 1.0).abs() < 0.1, "{mid}");
         assert!(stopped.points.windows(2).all(|pair| pair[0].0 <= pair[1].0), "in order");
+    }
+
+    #[test]
+    fn a_line_that_is_read_again_after_a_stop_is_no_news() {
+        let mut items = Items::default();
+        let first = FirstLine { done: 0.0, elapsed: 0.0 };
+        let read_at = |items: &mut Items, second: f64, elapsed: f64| {
+            let settled = 7.0 * elapsed;
+            let clock = OwnClock { settled, elapsed, first };
+            items.record(Evidence { settled, failed: 0.0, own_clock: Some(clock) }, Time::from_seconds(1e9 + second));
+        };
+        (0..=100).for_each(|second| read_at(&mut items, f64::from(second), f64::from(second)));
+        // Stops of lengths that are no whole microseconds, and the last line is read all the while.
+        for look in 1..=12 {
+            let second = 100.0 + 5.000_000_7 * f64::from(look);
+            items.stood(4.999_999_77, Time::from_seconds(1e9 + second));
+            read_at(&mut items, second, 100.0);
+        }
+        assert_eq!(items.seen_at, Some(Time::from_seconds(1e9 + 100.0)));
+        assert_eq!(items.points.last(), Some(&(Time::from_seconds(100.0), 700.0)));
     }
 }
