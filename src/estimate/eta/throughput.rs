@@ -5,7 +5,8 @@
 //! way to the run's own evidence once the batch shrinks. For every `half` the level is matched to what was measured, so
 //! the uncertainty of the law shows where the batch differs from what was seen: in the drain.
 //!
-//! **A pause is not a slow engine.** Time in which it stood still ([`super::standstill`]), or did not answer, is left out together with the looks that it began and ended in.
+//! **A pause is not a slow engine.** Time in which it stood still ([`super::standstill`]), or did not answer, is left out
+//! together with the looks that it began and ended in.
 
 use serde::{Deserialize, Serialize};
 
@@ -331,8 +332,13 @@ mod tests {
         };
         let without = after(&|_| ());
         let silent = after(&|throughput| throughput.stand(Stood { seconds: 60.0, is_over: false }));
+        let look = Stood { seconds: 5.0, is_over: false };
+        let stopped = after(&|throughput| (0..12).for_each(|_| throughput.stand(look)));
         let idle = after(&Throughput::pause);
-        assert!((silent / 17_500.0 - 1.0).abs() < 0.05, "{silent}");
+        assert!(
+            (silent / 17_500.0 - 1.0).abs() < 0.05 && (stopped / 17_500.0 - 1.0).abs() < 0.05,
+            "{silent} {stopped}"
+        );
         assert!(without > 1.02 * silent && idle > 1.02 * silent, "{without} {idle}");
     }
 
