@@ -10,9 +10,10 @@
 //! * from there on most go on with about the hazard per token that they had, which is a rise per e-fold, up to a cap.
 //! * some turn: a twentieth of the answers is a task of its own and ten times as long (a two-mode mix, a power law). So in
 //!   a share of the draws the hazard falls by a power of the age.
+//! * a hazard per token that was falling when the data end often goes on falling: that is how a tail looks that is only begun.
 //! * and where exactly the data end, it may jump.
 //!
-//! The fall and the jump fade with the share of answers that is beyond everything seen: when that is one in a hundred, the
+//! The falls and the jump fade with the share of answers that is beyond everything seen: when that is one in a hundred, the
 //! run has shown its own bulk and tail.
 
 use super::random::Random;
@@ -35,19 +36,37 @@ const STEEPEST: f64 = 2.0;
 /// The deviation of the jump.
 const JUMP: f64 = 1.0;
 
-/// Shares of unseen answers at which falls are half as frequent and jumps half as large as where all is unseen.
+/// Shares of unseen answers at which falls are half as frequent, jumps half as large, and of the fall that was seen half as
+/// much goes on as where all is unseen.
 const HALF_FALLS: f64 = 0.12;
 const HALF_JUMP: f64 = 0.2;
+const HALF_GOES_ON: f64 = 0.03;
 
-/// Draws what follows the bin `seen` in the logarithms of hazards of bins that end at `edges`; this share of answers is
-/// `unseen`.
-pub(super) fn draw(logs: &mut [f64], edges: &[f64], seen: usize, unseen: f64, random: &mut Random) {
+/// The fall that was seen is that of the last ages that differ by this factor; over less than this (in its logarithm) it is noise.
+const LAST_AGES: f64 = 2.0;
+const NOISE: f64 = 0.3;
+
+/// The last bin with data, and the share of answers beyond it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct DataEnd {
+    pub bin: usize,
+    pub unseen: f64,
+}
+
+/// Draws what follows where the data end in the logarithms of hazards of bins that end at `edges`; `fall` is by which power
+/// of the age they were falling.
+pub(super) fn draw(logs: &mut [f64], edges: &[f64], end: DataEnd, fall: f64, random: &mut Random) {
+    let unseen = end.unseen;
     let bulk = BULK.ln() + BULK_DEVIATION * random.normal();
     let falls = FALLS * unseen / (unseen + HALF_FALLS);
     let chance = random.uniform();
-    let power = if chance < falls { STEEPEST * chance / falls } else { 0.0 };
+    let mut power = if chance < falls { STEEPEST * chance / falls } else { 0.0 };
+    if fall > 0.0 {
+        let goes_on = fall.min(STEEPEST) * unseen / (unseen + HALF_GOES_ON);
+        power = power.max(goes_on * random.uniform());
+    }
     let jump = JUMP * unseen / (unseen + HALF_JUMP) * random.normal();
-    let mut places = logs.iter_mut().zip(edges).skip(seen);
+    let mut places = logs.iter_mut().zip(edges).skip(end.bin);
     let Some((last, edge)) = places.next() else { return };
     let (mut before, mut from) = (*last + jump, *edge);
     for (log, &edge) in places {
@@ -64,6 +83,15 @@ pub(super) fn draw(logs: &mut [f64], edges: &[f64], seen: usize, unseen: f64, ra
     }
 }
 
+/// By which power of the age the hazard fell over the last ages that were seen; less than 0 if it rose.
+pub(super) fn fall(logs: &[f64], edges: &[f64], end: DataEnd) -> f64 {
+    let place = |bin: usize| logs.get(bin).zip(edges.get(bin));
+    let Some((last, edge)) = place(end.bin) else { return 0.0 };
+    let Some((before, from)) = place(edges.partition_point(|from| *from < edge / LAST_AGES)) else { return 0.0 };
+    let span = (edge / from).ln();
+    if span < NOISE { 0.0 } else { (before - last) / span }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +104,30 @@ mod tests {
     }
 
     #[test]
+    fn a_hazard_that_was_falling_goes_on_so_and_one_that_was_not_does_not() {
+        // In the bulk, where nothing makes it rise; 8 is the bin that is half as old.
+        let (seen, unseen) = (11, 0.06);
+        let median = |power: f64| {
+            let mut ratios: Vec<f64> = (0..400)
+                .map(|seed| {
+                    let (edges, _) = bins(1.0);
+                    let at = |edge: f64| (4.0 / 100.0_f64).ln() - power * (edge / 100.0).ln();
+                    let mut logs: Vec<f64> = edges.iter().map(|edge| at(*edge)).collect();
+                    let end = DataEnd { bin: seen, unseen };
+                    let fall = fall(&logs, &edges, end);
+                    draw(&mut logs, &edges, end, fall, &mut Random::new(seed));
+                    logs[20] - logs[seen]
+                })
+                .collect();
+            ratios.sort_by(f64::total_cmp);
+            ratios[200]
+        };
+        let (rose, level, fell) = (median(-1.0), median(0.0), median(0.8));
+        assert!((rose - level).abs() < 0.2 && fell < level - 0.3, "{rose} {level} {fell}");
+        assert_eq!(fall(&[0.0, -1.0], &[100.0, 300.0], DataEnd { bin: 1, unseen: 0.5 }), 0.0, "one bin is no fall");
+    }
+
+    #[test]
     fn what_was_seen_stays_a_low_hazard_rises_and_a_high_one_stays_or_falls() {
         let (seen, draws) = (5, 400);
         let median = |per_e_fold: f64, unseen: f64| {
@@ -83,7 +135,8 @@ mod tests {
                 .map(|seed| {
                     let (edges, mut logs) = bins(per_e_fold);
                     let before = logs.clone();
-                    draw(&mut logs, &edges, seen, unseen, &mut Random::new(seed));
+                    let end = DataEnd { bin: seen, unseen };
+                    draw(&mut logs, &edges, end, 0.0, &mut Random::new(seed));
                     assert_eq!(logs[..=seen], before[..=seen]);
                     assert!(logs.iter().all(|log| log.is_finite()));
                     logs[15].exp() * edges[15]

@@ -103,7 +103,8 @@ impl Eta {
     fn model(&self, finished: &Histogram, ages: &[f64], earlier: &[Earlier<'_>]) -> Mixed {
         let mut unfinished = self.order.aborted().clone();
         ages.iter().for_each(|&age| unfinished.add(age));
-        Mixed::fit(finished, &unfinished, self.settings.max_tokens, earlier::lengths(earlier))
+        let earlier = earlier::lengths(earlier);
+        Mixed::fit(finished, &unfinished, self.settings.max_tokens, self.without_lengths, earlier)
     }
 
     /// The requests in flight, and those that ended and are not told yet. The latter are taken out of the account, and have

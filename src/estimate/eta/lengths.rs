@@ -12,7 +12,7 @@
 
 mod earlier;
 
-use super::beyond;
+use super::beyond::{self, DataEnd};
 use super::curve::Curve;
 use super::histogram::{Bins, Histogram};
 use super::random::{Random, weighted_at};
@@ -35,9 +35,7 @@ pub(super) struct LengthModel {
     edges: Vec<f64>,
     fits: Vec<Fit>,
     weights: Vec<f64>,
-    /// The last bin with data, and the share of answers beyond it.
-    seen: usize,
-    unseen: f64,
+    end: DataEnd,
 }
 
 /// The mode of one walk, and the factor of its precision.
@@ -74,16 +72,17 @@ impl LengthModel {
         }
         let best = fits.iter().map(|fit| fit.evidence).fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = fits.iter().map(|fit| (fit.evidence - best).exp()).collect();
-        let (seen, unseen) = (bins.last_seen(), bins.unseen());
-        Self { edges: bins.edges, fits, weights, seen, unseen }
+        let end = DataEnd { bin: bins.last_seen(), unseen: bins.unseen() };
+        Self { edges: bins.edges, fits, weights, end }
     }
 
     /// One distribution of lengths that could be the true one, with every hazard times `factor`; `share` chooses among
-    /// the walks.
-    pub(super) fn draw(&self, random: &mut Random, share: f64, factor: f64) -> Curve {
+    /// the walks. Of lengths that are `guessed` how they end is a guess too.
+    fn draw(&self, random: &mut Random, share: f64, factor: f64, guessed: bool) -> Curve {
         let fit = self.fits.get(weighted_at(&self.weights, share));
         let mut logs = fit.map_or_else(Vec::new, |fit| fit.draw(random));
-        beyond::draw(&mut logs, &self.edges, self.seen, self.unseen, random);
+        let fall = if guessed { 0.0 } else { beyond::fall(&logs, &self.edges, self.end) };
+        beyond::draw(&mut logs, &self.edges, self.end, fall, random);
         Curve::new(&self.edges, logs.into_iter().map(|log| log.exp() * factor))
     }
 

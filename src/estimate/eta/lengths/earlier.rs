@@ -26,15 +26,17 @@ const ANYWHERE: f64 = 4.6;
 pub(in crate::estimate::eta) struct Mixed {
     models: Vec<LengthModel>,
     weights: Vec<f64>,
+    guessed: bool,
 }
 
 impl Mixed {
     /// From the finished, the ages of the unfinished, and the lengths of earlier runs with the weight of each before
-    /// anything of this run is seen.
+    /// anything of this run is seen. Lengths may be `guessed` from counters.
     pub(in crate::estimate::eta) fn fit<'a>(
         finished: &Histogram,
         ages: &Histogram,
         most: Option<f64>,
+        guessed: bool,
         earlier: impl Iterator<Item = (&'a Histogram, f64)>,
     ) -> Self {
         let own = LengthModel::fit(finished, ages, most);
@@ -58,7 +60,7 @@ impl Mixed {
         let best = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = logs.iter().map(|log| (log - best).exp()).sum();
         let weights = logs.iter().map(|log| (log - best).exp() / sum).collect();
-        Self { models, weights }
+        Self { models, weights, guessed }
     }
 
     /// Models that were made to find it.
@@ -73,7 +75,7 @@ impl Mixed {
         let below: f64 = self.weights.iter().take(place).sum();
         let inside = self.weights.get(place).map_or(0.5, |weight| ((share - below) / weight).clamp(0.0, 1.0));
         match self.models.get(place) {
-            Some(model) => model.draw(random, inside, factor),
+            Some(model) => model.draw(random, inside, factor, self.guessed),
             None => Curve::new(&[1.0], std::iter::once(1.0)),
         }
     }
