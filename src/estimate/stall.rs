@@ -1,4 +1,4 @@
-//! Whether a job stands still: the plain rule, behind the interface that better ones will fill.
+//! Whether a job stands still, by everything of it that counts.
 //!
 //! Anything that counts is movement: items, failures, tokens, output bytes. A job that nothing moved of for a configured
 //! time is stalled. Before the first movement nothing is known, so a job that has not started cannot stall.
