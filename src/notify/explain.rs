@@ -4,7 +4,7 @@
 //! All of it reads label sets and the snapshot, so it works for rules that users add as long as they keep our label
 //! names (`job_name`, `engine`, `mountpoint`, `path`, `source`).
 
-use crate::model::snapshot::{AlertView, JobState, JobView, Snapshot};
+use crate::model::snapshot::{AlertView, GpuView, JobState, JobView, Snapshot};
 
 /// The label that names the object an alert is about, most telling first.
 const OBJECT_LABELS: [&str; 6] = ["job_name", "mountpoint", "engine", "path", "source", "gpu"];
@@ -104,7 +104,7 @@ pub fn unseen(alert: &AlertView, snapshot: &Snapshot) -> bool {
             Some(job) if alert.name == "JobProcessGone" => {
                 job.process.as_ref().is_some_and(|process| process.state.known().is_none())
             }
-            Some(job) => job_unseen(job, snapshot),
+            Some(job) => job_unseen(job, snapshot) || untold(alert, job),
             None => starting || is_down("jobs_dir", snapshot),
         },
         Some(("mountpoint", mountpoint)) => match snapshot.volumes.iter().find(|v| v.mountpoint == mountpoint) {
@@ -119,7 +119,45 @@ pub fn unseen(alert: &AlertView, snapshot: &Snapshot) -> bool {
             Some(view) => view.present.known().is_none(),
             None => starting || is_down("paths", snapshot),
         },
+        Some(("gpu", index)) => match find_gpu(alert, index, snapshot) {
+            // It says whether the GPU answers; all others are about what it said.
+            Some(gpu) if alert.name == "GpuDown" => gpu.up.known().is_none(),
+            Some(gpu) => gpu.up.get() != Some(true),
+            None => starting || gpus_unseen(snapshot),
+        },
         _ => starting,
+    }
+}
+
+/// The GPU of an alert: by its UUID, since an index may be another GPU's tomorrow.
+fn find_gpu<'a>(alert: &AlertView, index: &str, snapshot: &'a Snapshot) -> Option<&'a GpuView> {
+    let uuid = alert.labels.get("uuid");
+    snapshot.gpus.list.iter().find(|gpu| match uuid {
+        Some(uuid) => gpu.uuid.as_str() == uuid,
+        None => gpu.index.to_string() == index,
+    })
+}
+
+/// NVML says nothing, or has fewer GPUs than there should be: one that it does not name may be lost. That is how it is after a
+/// restart, which knows nothing of a GPU that fell off the bus before.
+fn gpus_unseen(snapshot: &Snapshot) -> bool {
+    let gpus = &snapshot.gpus;
+    gpus.present.get().is_none_or(|present| gpus.expected.is_some_and(|expected| present < expected))
+}
+
+/// Whether what `alert` says of the job is not known at present, although the job is seen: one that stands still has no end
+/// that could be late and no pace that could be low, and of an output whose volume hangs nobody knows where it is.
+fn untold(alert: &AlertView, job: &JobView) -> bool {
+    if job.ended_at.known().is_some() {
+        return false;
+    }
+    match alert.name.as_str() {
+        "JobDeadlineAtRisk" => job.deadline_at.is_some() && job.outlook.deadline_met_probability.known().is_none(),
+        "JobSlowerThanExpected" => !job.engines.is_empty() && job.throughput.drifted.known().is_none(),
+        _ => {
+            let path = alert.labels.get("path");
+            job.outputs.iter().any(|output| Some(&output.path) == path && output.volume.is_none())
+        }
     }
 }
 

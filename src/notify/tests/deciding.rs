@@ -4,9 +4,9 @@ use super::*;
 use crate::notify::decide::MAILS_PER_HOUR;
 use crate::notify::{Purpose, Severity};
 
-const STALL: [(&str, &str); 2] = [("job_name", "synth_25k"), ("severity", "warning")];
-const FULL: [(&str, &str); 2] = [("mountpoint", "/data"), ("severity", "critical")];
-const DOWN: [(&str, &str); 2] = [("engine", "vllm0"), ("severity", "critical")];
+pub(super) const STALL: [(&str, &str); 2] = [("job_name", "synth_25k"), ("severity", "warning")];
+pub(super) const FULL: [(&str, &str); 2] = [("mountpoint", "/data"), ("severity", "critical")];
+pub(super) const DOWN: [(&str, &str); 2] = [("engine", "vllm0"), ("severity", "critical")];
 const DONE: [(&str, &str); 3] = [("job_name", "synth_25k"), ("severity", "info"), ("notify", "once")];
 
 #[test]
@@ -283,87 +283,6 @@ fn what_happens_once_is_mailed_once() {
     world.run(60);
     assert_eq!(world.mails.len(), 2);
     assert_eq!(world.last().thread, None);
-}
-
-#[test]
-fn resolved_waits_while_nobody_sees_the_object() {
-    let mut world = World::new();
-    world.fire("JobStalled", &STALL);
-    world.run(60);
-    world.end("JobStalled", &STALL);
-    world.source_up("progress/synth_25k/log", false);
-    world.source_up("progress/synth_25k/jsonl", false);
-    world.run(24 * 3_600 - 30);
-    assert_eq!(world.mails.len(), 1, "{:?}", world.subjects());
-    world.run(60);
-    assert!(world.last().subject.starts_with("Re: [NO DATA]"), "{}", world.last().subject);
-    assert!(world.last().text.contains("no data since 2026-11-30 14:01:15 +01:00"), "{}", world.last().text);
-    world.source_up("progress/synth_25k/log", true);
-    world.run(60);
-    assert_eq!(world.mails.len(), 3);
-    assert!(world.last().subject.starts_with("Re: [RESOLVED]"));
-    world.check();
-}
-
-#[test]
-fn who_is_seen_and_who_is_not() {
-    type Case = (&'static str, [(&'static str, &'static str); 2], fn(&mut World), bool);
-    let cases: [Case; 9] = [
-        ("JobStalled", STALL, |w| w.source_up("progress/synth_25k/log", false), false),
-        ("EngineSlow", DOWN, |w| w.snapshot.engines[0].up = false, true),
-        ("VolumeFull", FULL, |w| w.snapshot.volumes[0].up = false, true),
-        // Unmounted, and the mount table says so.
-        ("VolumeFull", FULL, |w| w.snapshot.volumes.clear(), false),
-        (
-            "VolumeFull",
-            FULL,
-            |w| {
-                w.snapshot.volumes.clear();
-                w.source_up("mounts", false);
-            },
-            true,
-        ),
-        // A drop-in file was removed, and the folder can be read.
-        ("JobStalled", STALL, |w| w.snapshot.jobs.clear(), false),
-        // We have just started and nothing has been polled yet.
-        (
-            "JobStalled",
-            STALL,
-            |w| {
-                w.snapshot.jobs.clear();
-                w.snapshot.started_at = w.now.seconds();
-            },
-            true,
-        ),
-        (
-            "JobStalled",
-            STALL,
-            |w| {
-                w.snapshot.sources.clear();
-                w.snapshot.jobs[0].state = JobState::Waiting;
-            },
-            true,
-        ),
-        (
-            "JobStalled",
-            STALL,
-            |w| {
-                w.source_up("progress/synth_25k/log", false);
-                w.source_up("progress/synth_25k/jsonl", false);
-                w.snapshot.jobs[0].ended_at = Answer::Known(START);
-            },
-            false,
-        ),
-    ];
-    for (number, (name, labels, change, held)) in cases.into_iter().enumerate() {
-        let mut world = World::new();
-        world.fire(name, &labels);
-        world.run(60);
-        world.end(name, &labels);
-        change(&mut world);
-        world.run(90);
-        assert_eq!(world.mails.len(), if held { 1 } else { 2 }, "case {number}");
-    }
 }
 
 /// An alert that fired and whose data vanished while it waited did fire.

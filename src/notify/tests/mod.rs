@@ -3,6 +3,7 @@
 mod deciding;
 mod golden;
 mod outbox;
+mod seeing;
 mod sender;
 mod silencing;
 mod wording;
