@@ -11,7 +11,8 @@
 //! * counters alone: the same, with lengths that agree with the counters look by look.
 //! * what earlier runs of the job taught ([`earlier`]) is in all of these as long as this one does not contradict, and
 //!   makes the forecast alone until three items are done.
-//! * items alone ([`items`]), and at last the time so far over the items so far ([`plain`]).
+//! * items alone ([`items`]), with how the last of them end where lines tell lengths ([`by_count`]: it is part of a
+//!   forecast from lengths and counters too), and at last the time so far over the items so far ([`plain`]).
 //!
 //! A job that nobody counts has only the bytes of its output; those are an estimator of their own ([`Bytes`]).
 //!
@@ -20,6 +21,7 @@
 //! answer, no time passes for it: the end moves by the pause.
 
 mod beyond;
+mod by_count;
 mod by_engine;
 mod bytes;
 mod course;
@@ -80,9 +82,6 @@ use throughput::Throughput;
 
 /// Seconds between forecasts.
 const PAUSE_BETWEEN: f64 = 3.0;
-
-/// What a forecast from counts alone takes.
-const ITEMS_STEPS: u64 = 500;
 
 /// Fewer finished answers than this are no distribution.
 const FEWEST: f64 = 3.0;
@@ -547,7 +546,7 @@ impl Eta {
             // It is of the moment of the last look.
             return Some((Made { forecast, at: self.scraped_at.unwrap_or(now), total }, steps));
         }
-        let (own, mut counted) = (self.items.read(total, now), self.items.counted(now)?);
+        let ((own, steps), mut counted) = (self.by_count(total, now), self.items.counted(now)?);
         if counted.done() < 1.0 {
             counted.seconds = self.begun.map_or(0.0, |begun| now.since(begun).as_secs_f64());
         }
@@ -559,7 +558,7 @@ impl Eta {
             drain_share: None,
             spread_between_blocks: None,
         };
-        Some((Made { forecast, at: now, total }, ITEMS_STEPS))
+        Some((Made { forecast, at: now, total }, steps))
     }
 }
 

@@ -30,11 +30,11 @@ const SETTLED_AFTER: f64 = 2.0;
 
 /// Places in the engines that are played, and answers that may be hidden by lines that are late: more than there are, so
 /// that a server which says so costs no more than this.
-const MOST_SLOTS: f64 = 16_384.0;
+pub(super) const MOST_SLOTS: f64 = 16_384.0;
 const MOST_HIDDEN: f64 = 16_384.0;
 
 /// A step is what one request of a play takes; to find the distributions of lengths takes as long as so many.
-const FIT_STEPS: u64 = 20_000;
+pub(super) const FIT_STEPS: u64 = 20_000;
 
 impl Eta {
     /// With the steps that it took to make.
@@ -86,8 +86,9 @@ impl Eta {
             tokens.push(all / (finished.count() + in_flight + queue));
             drained += played.drain_seconds / played.seconds.max(1e-9) / f64::from(draws);
         }
+        let (seconds, count_steps) = self.with_count(quantiles(&mut seconds), total, self.scraped_at?);
         let forecast = Forecast {
-            seconds: quantiles(&mut seconds),
+            seconds,
             mode: match self.without_lengths {
                 _ if by_earlier => EstimateMode::EarlierRuns,
                 true => EstimateMode::EngineCounters,
@@ -97,7 +98,7 @@ impl Eta {
             drain_share: Some(drained),
             spread_between_blocks: (!self.without_lengths).then(|| spread(&drift, blocks)),
         };
-        Some((forecast, FIT_STEPS * model.fits() + u64::from(draws) * steps_of(&standing)))
+        Some((forecast, FIT_STEPS * model.fits() + u64::from(draws) * steps_of(&standing) + count_steps))
     }
 
     fn model(&self, finished: &Histogram, ages: &[f64], earlier: &[Earlier<'_>]) -> Mixed {
@@ -131,7 +132,7 @@ impl Eta {
         known.map(|(order, age, ended)| Begun { order: before + order, age, ended }).collect()
     }
 
-    fn usual_running(&self) -> f64 {
+    pub(super) fn usual_running(&self) -> f64 {
         self.throughput.usual_running().unwrap_or(0.0)
     }
 
@@ -153,7 +154,7 @@ impl Eta {
 }
 
 /// 10, 50 and 90 %.
-fn quantiles(values: &mut [f64]) -> Bounds {
+pub(super) fn quantiles(values: &mut [f64]) -> Bounds {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| {
         #[allow(clippy::cast_precision_loss)]

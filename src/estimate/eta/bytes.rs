@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Evidence;
-use super::items::Items;
+use super::items::{Ending, Items};
 use crate::model::{Bounds, Time};
 
 /// Steps between looks that are needed before anything is said of their scatter.
@@ -64,7 +64,7 @@ impl Bytes {
             return None;
         }
         let drain = (variation / (BATCH * BATCH)).min(1.0);
-        let left = counted.read_with(total / unit, now, drain)?;
+        let left = counted.read_with(total / unit, now, Ending::Usual(drain))?;
         // What became faster may become faster still: until the first batch has ended the bytes of its long answers are
         // nowhere.
         let ramp = self.ramp();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Evidence;
 use super::course::Course;
-use super::wander::{Block, Guess, guesses};
+use super::wander::{Block, deviation, guesses};
 use crate::estimate::normal::NINETY;
 use crate::model::{Bounds, Time};
 
@@ -32,6 +32,26 @@ const FEW: f64 = 10.0;
 /// Until this many finished the pace may be far from what it will be: they are the short ones of the first batch.
 const UNSURE: f64 = 100.0;
 
+/// How a count ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ending {
+    /// Nothing is known of single items: so many times a drain as is usual.
+    Usual(f64),
+    /// How the last ones end is known.
+    Known(Last),
+}
+
+/// The last items of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Last {
+    /// How many: those that run when no item waits any more.
+    pub items: f64,
+    /// In which they end.
+    pub seconds: Bounds,
+    /// By how much the items to come may be longer than those so far: the deviation of the logarithm.
+    pub apart: f64,
+}
+
 /// The count over time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -49,6 +69,8 @@ pub(super) struct Items {
     /// are in no moment.
     stood: f64,
     stood_then: f64,
+    /// The moment of the last such stop.
+    stopped_at: Option<Time>,
 }
 
 /// Where the count stands.
@@ -109,11 +131,14 @@ impl Items {
             return;
         };
         let began = (last.0 + Duration::try_from_secs_f64(since).unwrap_or_default()) - stood;
+        self.stopped_at = Some(began);
         let later = self.points.partition_point(|point| point.0 <= began);
         for point in self.points.iter_mut().skip(later).chain(&mut self.last) {
             point.0 = if point.0 > began { began.max(point.0 - stood) } else { point.0 };
         }
         self.stood += seconds;
+        // What was before the last count was seen is no part of the silence since.
+        self.stood_then += (seconds - since).max(0.0);
     }
 
     fn point(&mut self, settled: f64, moment: Time, at: Time) {
@@ -200,31 +225,44 @@ impl Items {
         Course::new(&self.points().map(point).collect::<Vec<_>>())
     }
 
-    /// Seconds until `total` are settled.
-    pub(super) fn read(&self, total: f64, now: Time) -> Option<Bounds> {
-        self.read_with(total, now, 1.0)
+    /// Items settled by now.
+    pub(super) fn settled(&self) -> Option<f64> {
+        Some(self.last?.1)
     }
 
-    /// The same with so much of a drain as is usual.
-    pub(super) fn read_with(&self, total: f64, now: Time, drain: f64) -> Option<Bounds> {
+    /// Items a second, lately.
+    pub(super) fn rate(&self) -> Option<f64> {
         let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
-        // The count is of that moment, and the time since is on the way to the next one.
-        let since = self.since(now)?;
-        let seconds = last.seconds_since(began);
-        let done = settled - first;
+        let (seconds, done) = (last.seconds_since(began), settled - first);
         if done < 3.0 || seconds <= 0.0 {
             return None;
         }
-        let moment = |share: f64| began + Duration::try_from_secs_f64(seconds * share).unwrap_or_default();
+        let middle = began + Duration::try_from_secs_f64(seconds / 2.0).unwrap_or_default();
         // Who writes by fifties has perhaps done half of that when nothing came.
-        let half = (settled - self.at(moment(0.5))).max(self.usual_step() / 2.0) / (seconds / 2.0);
-        let all = done / seconds;
-        let young = 1.0 / (1.0 + (done / UNSURE).powi(2));
+        let half = (settled - self.at(middle)).max(self.usual_step() / 2.0) / (seconds / 2.0);
         let few = 1.0 / (1.0 + (done / FEW).powi(2));
-        let rate = all.powf(few) * half.powf(1.0 - few);
+        Some((done / seconds).powf(few) * half.powf(1.0 - few))
+    }
+
+    /// Of the time that the pace is of, the share since nothing could move last: after a stop it may be another one.
+    pub(super) fn since_a_stop(&self) -> f64 {
+        let (Some(&(began, _)), Some((last, _)), Some(stopped)) = (self.points.first(), self.last, self.stopped_at)
+        else {
+            return 1.0;
+        };
+        (last.seconds_since(stopped) / (last.seconds_since(began) / 2.0).max(1e-6)).clamp(0.0, 1.0)
+    }
+
+    /// Seconds until `total` are settled.
+    pub(super) fn read_with(&self, total: f64, now: Time, ending: Ending) -> Option<Bounds> {
+        let (&(began, first), (last, settled)) = (self.points.first()?, self.last?);
+        // The count is of that moment, and the time since is on the way to the next one.
+        let since = self.since(now)?;
+        let (seconds, done) = (last.seconds_since(began), settled - first);
+        let rate = self.rate()?;
+        let moment = |share: f64| began + Duration::try_from_secs_f64(seconds * share).unwrap_or_default();
+        let young = 1.0 / (1.0 + (done / UNSURE).powi(2));
         let left = (total - settled).max(0.0);
-        let rest = left / rate;
-        let whole = seconds * (total - settled + done) / done.max(1.0) * 0.5 + 0.5 * (seconds + rest);
         // Twelve pieces of the last three quarters: what comes before is the first batch filling up.
         let counts: Vec<f64> = (3..12)
             .map(|piece| {
@@ -232,14 +270,25 @@ impl Items {
                 (self.at(moment(to)) - self.at(moment(from))).max(0.0) + 0.5
             })
             .collect();
-        let usual = all * seconds / 12.0;
+        let usual = done / 12.0;
         let block = |&count: &f64| Block { value: (count / usual).ln(), noise: 1.0 / count, step: 0.0 };
         let pieces: Vec<Block> = counts.iter().map(block).collect();
         let irregular = irregularity(&counts);
-        let spread = deviation(&guesses(&pieces, (rest / (seconds / 12.0)).max(1.0), 1.0));
-        let chance = (spread * spread + 2.0 * irregular / done + (0.6 * young.sqrt()).powi(2)).sqrt();
-        let ending = (1.0 - (-left / (0.004 * total).max(1.0)).exp()) * whole * irregular * drain;
-        let [low, mid, high] = DRAIN.map(|drain| drain * ending);
+        let wander = deviation(&guesses(&pieces, (left / rate / (seconds / 12.0)).max(1.0), 1.0));
+        let (rest, wander, [low, mid, high]) = match ending {
+            Ending::Usual(times) => {
+                let rest = left / rate;
+                let whole = seconds * (total - settled + done) / done.max(1.0) * 0.5 + 0.5 * (seconds + rest);
+                let all = (1.0 - (-left / (0.004 * total).max(1.0)).exp()) * whole * irregular * times;
+                (rest, wander, DRAIN.map(|drain| drain * all))
+            }
+            Ending::Known(last) => {
+                let seconds = [last.seconds.least(), last.seconds.mid, last.seconds.most()];
+                // Lengths that are in an order are why a pace wanders, so the larger of both is all there is.
+                ((left - last.items).max(0.0) / rate, wander.max(last.apart), seconds)
+            }
+        };
+        let chance = (wander * wander + 2.0 * irregular / done + (0.6 * young.sqrt()).powi(2)).sqrt();
         let centre = rest + mid;
         // The two errors are independent: their distances from the middle add up by squares.
         let below = (rest * (1.0 - (-NINETY * chance).exp())).hypot(mid - low);
@@ -262,13 +311,6 @@ fn irregularity(counts: &[f64]) -> f64 {
     (3.0 * square / (size - 1.0) / mean.max(0.5)).clamp(0.02, 1.0)
 }
 
-/// Of all guesses together, about the middle.
-fn deviation(guesses: &[Guess]) -> f64 {
-    let weight: f64 = guesses.iter().map(|guess| guess.weight).sum();
-    let square: f64 = guesses.iter().map(|guess| guess.weight * guess.deviation.powi(2)).sum();
-    if weight > 0.0 { (square / weight).sqrt() } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,7 +318,7 @@ mod tests {
     use crate::model::job::FirstLine;
 
     fn read(items: &Items, total: f64, second: f64) -> (f64, f64, f64) {
-        let bounds = items.read(total, Time::from_seconds(second)).unwrap();
+        let bounds = items.read_with(total, Time::from_seconds(second), Ending::Usual(1.0)).unwrap();
         (bounds.low.unwrap(), bounds.mid, bounds.high.unwrap())
     }
 
@@ -284,7 +326,7 @@ mod tests {
     fn steps_like_a_clock_have_no_drain_and_a_resume_is_no_pace() {
         let mut items = Items::default();
         let first = FirstLine { done: 12_300.0, elapsed: 0.0 };
-        assert!(items.read(25_000.0, Time::from_seconds(0.0)).is_none());
+        assert!(items.rate().is_none());
         for step in 0..=200 {
             let (settled, elapsed) = (12_300.0 + f64::from(step), 1.5 * f64::from(step));
             let clock = OwnClock { settled, elapsed, first };
@@ -350,6 +392,32 @@ mod tests {
             moving.record(evidence, Time::from_seconds(f64::from(nth)));
         }
         assert_eq!(read(&stopped, 5000.0, 261.0), read(&moving, 5000.0, 201.0));
+    }
+
+    #[test]
+    fn a_count_that_is_read_and_an_engine_that_stands_still_may_be_told_in_any_order() {
+        let told = |count_first: bool| {
+            let mut items = Items::default();
+            for nth in 0..40_u32 {
+                let evidence = Evidence { settled: f64::from(nth.min(20)), failed: 0.0, own_clock: None };
+                let now = Time::from_seconds(5.0 * f64::from(nth));
+                if count_first {
+                    items.record(evidence, now);
+                }
+                if nth > 20 {
+                    items.stood(5.0, now);
+                }
+                if !count_first {
+                    items.record(evidence, now);
+                }
+            }
+            items
+        };
+        let (count_first, engine_first) = (told(true), told(false));
+        assert_eq!(count_first.points, engine_first.points);
+        let later = Time::from_seconds(200.0);
+        assert_eq!(count_first.since(later), Some(5.0));
+        assert_eq!(engine_first.since(later), Some(5.0));
     }
 
     #[test]

@@ -39,6 +39,13 @@ pub(super) fn spread(guesses: &[Guess], blocks: usize) -> f64 {
     guesses.iter().map(|guess| guess.weight * guess.strength).sum::<f64>() / all
 }
 
+/// Of all guesses together, about the middle.
+pub(super) fn deviation(guesses: &[Guess]) -> f64 {
+    let weight: f64 = guesses.iter().map(|guess| guess.weight).sum();
+    let square: f64 = guesses.iter().map(|guess| guess.weight * guess.deviation.powi(2)).sum();
+    if weight > 0.0 { (square / weight).sqrt() } else { 0.0 }
+}
+
 /// What was measured over a while.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Block {
