@@ -52,12 +52,12 @@ fn message() -> Message {
     }
 }
 
-fn deliver(config: &Email) -> Outcome {
-    deliver_within(config, ANSWER)
+fn numbered(number: u32) -> Message {
+    Message { id: format!("{number}"), message_id: format!("<{number}@box>"), ..message() }
 }
 
-fn deliver_within(config: &Email, answer: Duration) -> Outcome {
-    Mailer::new(config.clone(), answer).deliver(&message(), None)
+fn deliver(config: &Email) -> Outcome {
+    Mailer::new(config.clone(), ANSWER).deliver(&message(), None)
 }
 
 #[test]
@@ -143,10 +143,13 @@ struct Row {
     says: &'static [&'static str],
     permanent: bool,
     only_this: bool,
+    /// The server may have the mail.
+    unanswered: bool,
 }
 
 const fn row(name: &'static str, fault: Fault, kind: FailureKind, says: &'static [&'static str]) -> Row {
-    Row { name, mode: Mode::Plain, tls: SmtpTls::None, fault, kind, says, permanent: false, only_this: false }
+    let (mode, tls) = (Mode::Plain, SmtpTls::None);
+    Row { name, mode, tls, fault, kind, says, permanent: false, only_this: false, unanswered: false }
 }
 
 #[test]
@@ -154,6 +157,7 @@ fn every_fault_has_its_words() {
     use FailureKind::{Auth, Network, Parse, Status, Timeout, Tls};
     let permanent = |row: Row| Row { permanent: true, ..row };
     let only_this = |row: Row| Row { only_this: true, ..row };
+    let unanswered = |row: Row| Row { unanswered: true, ..row };
     let on = |mode, tls, row: Row| Row { mode, tls, ..row };
     let rows = [
         row("silent", Fault::Silent, Timeout, &["said nothing", "tls to implicit"]),
@@ -180,8 +184,18 @@ fn every_fault_has_its_words() {
         permanent(row("starttls first", Fault::Sender530, Auth, &["530 5.7.0 Must issue a STARTTLS", "starttls"])),
         only_this(row("mailbox full", Fault::Data452, Status, &["452 4.2.2 mailbox full"])),
         only_this(permanent(row("spam", Fault::Data554, Status, &["554 5.7.1 looks like spam"]))),
-        row("drops in data", Fault::DropInData, Network, &["dropped the connection while being sent the mail"]),
-        row("stalls after data", Fault::HoldAnswer, Timeout, &["did not answer in time while being sent the mail"]),
+        unanswered(row(
+            "drops in data",
+            Fault::DropInData,
+            Network,
+            &["dropped the connection while being sent the mail"],
+        )),
+        unanswered(row(
+            "stalls after data",
+            Fault::HoldAnswer,
+            Timeout,
+            &["did not answer in time while being sent the mail"],
+        )),
         // prometheus/alertmanager#2688, #980, #705, lettre/lettre#1027: the wrong `tls:`, each way round.
         permanent(on(
             Mode::Plain,
@@ -212,10 +226,16 @@ fn every_fault_has_its_words() {
     ];
     for row in rows {
         let server = Server::start(Options { mode: row.mode, fault: row.fault.clone(), ..Options::default() });
-        let answer = if row.kind == Timeout { SILENCE } else { ANSWER };
-        let outcome = deliver_within(&config(&server, row.tls), answer);
-        let Outcome::Failed { failure, permanent, only_this } = outcome else {
-            panic!("{}: {outcome:?}", row.name);
+        let (answer, content) = match row.kind {
+            Timeout if row.unanswered => (ANSWER, SILENCE),
+            Timeout => (SILENCE, ANSWER),
+            _ => (ANSWER, ANSWER),
+        };
+        let mailer = Mailer::new(config(&server, row.tls), answer).content_within(content);
+        let (failure, permanent, only_this, unanswered) = match mailer.deliver(&message(), None) {
+            Outcome::Failed { failure, permanent, only_this } => (failure, permanent, only_this, false),
+            Outcome::Unanswered { failure } => (failure, false, false, true),
+            other => panic!("{}: {other:?}", row.name),
         };
         assert_eq!(failure.kind, row.kind, "{}: {}", row.name, failure.message);
         for words in row.says {
@@ -225,6 +245,7 @@ fn every_fault_has_its_words() {
         // A wrong `tls:` that shows as silence looks like a server in trouble, which may pass.
         assert_eq!(permanent, row.permanent && row.kind != Timeout, "{}", row.name);
         assert_eq!(only_this, row.only_this, "{}", row.name);
+        assert_eq!(unanswered, row.unanswered, "{}", row.name);
         assert!(server.received().is_empty(), "{}", row.name);
     }
 }
@@ -407,6 +428,33 @@ fn a_delivery_to_a_server_that_trickles_ends() {
     assert_eq!(failure.kind, FailureKind::Timeout);
 }
 
+/// A filter behind a server may look through a mail for minutes before the server says that it has it. Who leaves earlier
+/// sends it again and again, and it arrives each time. Meanwhile the others go their way.
+#[test]
+fn an_answer_to_a_mail_may_take_longer_than_other_answers() {
+    let server = Server::start(Options { fault: Fault::HoldAnswer, ..Options::default() });
+    let config = Email { to: vec!["me@example.org".into()], ..config(&server, SmtpTls::None) };
+    let folder = tempfile::tempdir().unwrap();
+    let first = Duration::from_millis(1);
+    let pace = Pace { first, ceiling: first, deadline: first, ..Pace::default() };
+    let (facts, seen) = mpsc::channel();
+    let report = move |observation: longhaul::model::Observation| drop(facts.send(observation.fact));
+    let mailer = Mailer::new(config, SILENCE);
+    let handle = sender::start(mailer, Outbox::open(folder.path()), Clock::start(), pace, report).unwrap();
+    assert!(handle.submit(vec![numbered(1)]));
+    server.wait_for_hold();
+    server.set_fault(Fault::None);
+    assert!(handle.submit(vec![numbered(2)]));
+    server.wait_for(1);
+    // Should the first one be given up after the time of other answers, it is sent once more now.
+    while seen.recv_timeout(2 * SILENCE).is_ok() {}
+    server.release();
+    server.wait_for(2);
+    assert!(handle.stop());
+    let ids: Vec<_> = server.received().iter().map(|mail| mail.header("Message-ID").unwrap()).collect();
+    assert_eq!(ids, ["<2@box>", "<1@box>"]);
+}
+
 /// The whole way: greylisted first, then a server that hangs after the mail and takes it late, a stop in the middle, and
 /// a restart that sends the rest. Each mail arrives exactly once.
 #[test]
@@ -415,7 +463,6 @@ fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     let config = Email { to: vec!["me@example.org".into()], ..config(&server, SmtpTls::None) };
     let folder = tempfile::tempdir().unwrap();
     let pace = Pace { first: Duration::from_millis(1), deadline: Duration::from_secs(1), ..Pace::default() };
-    let mail = |number: u32| Message { id: format!("{number}"), message_id: format!("<{number}@box>"), ..message() };
     let start = || {
         let (facts, seen) = mpsc::channel();
         let mailer = Mailer::new(config.clone(), DEADLINE);
@@ -432,12 +479,12 @@ fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     let sent = |fact: &Fact| matches!(fact, Fact::Delivery { failure: None, .. });
 
     let (handle, seen) = start();
-    assert!(handle.submit(vec![mail(1)]));
+    assert!(handle.submit(vec![numbered(1)]));
     expect(&seen, &failed(FailureKind::Status));
     expect(&seen, &sent);
 
     server.set_fault(Fault::HoldAnswer);
-    assert!(handle.submit(vec![mail(2), mail(3)]));
+    assert!(handle.submit(vec![numbered(2), numbered(3)]));
     expect(&seen, &failed(FailureKind::Timeout));
     server.set_fault(Fault::None);
     server.release();
@@ -446,7 +493,7 @@ fn from_the_outbox_to_the_server_through_faults_and_a_restart() {
     expect(&seen, &|fact| *fact == Fact::Outbox { length: 0, durable: true });
 
     server.set_fault(Fault::Banner421);
-    assert!(handle.submit(vec![mail(4)]));
+    assert!(handle.submit(vec![numbered(4)]));
     expect(&seen, &failed(FailureKind::Status));
     server.set_fault(Fault::Silent);
     // An attempt that the server meets only after it speaks again would be a second mail: in this process it outlives the stop.

@@ -43,7 +43,7 @@ pub struct Entry {
     /// Who has not got it yet; `None` is every configured recipient.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recipients: Option<Vec<String>>,
-    /// Since when the server refuses all of those for good, in Unix seconds.
+    /// Since when the server refuses all of those for good, or does not say that it has the message, in Unix seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub refused_since: Option<f64>,
 }
@@ -269,14 +269,15 @@ impl<S: Store> Outbox<S> {
         self.catch_up();
     }
 
-    /// Nobody will ever take it: it goes where a person finds it.
-    pub fn give_up(&mut self, id: &str) {
+    /// Nobody will ever take it: it goes where a person finds it. False when it stays, since the disk refused.
+    pub fn give_up(&mut self, id: &str) -> bool {
         if let Err(error) = self.store.give_up(id) {
             tracing::warn!(id, %error, "cannot move a message to the folder of failed ones: it stays in the queue");
-            return;
+            return false;
         }
         self.entries.remove(id);
         self.unwritten.remove(id);
+        true
     }
 
     fn forget(&mut self, id: &str) {

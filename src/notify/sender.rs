@@ -6,11 +6,21 @@
 //! [`AT_ONCE`] at a time. A message has never more than one attempt under way. If an overdue one comes back with
 //! "accepted" after all, the message counts as delivered.
 //!
+//! So a server that holds every mail gets four in ten minutes, which is nearly the hourly cap of what is decided, and one
+//! that holds some of them keeps the others waiting for ten minutes at most for each four of those. The alternative, to
+//! hang up after seconds, was what we did first: it sent each mail anew every quarter of an hour, for ever, to a server
+//! that had taken all of them.
+//!
 //! **Waiting.** Connection errors and refusals "for now" (4xx) are tried again after [`Pace::first`], doubling up to
 //! [`Pace::ceiling`]; what the server refuses for good (5xx, wrong password) after [`Pace::refused`], since a mistake in
 //! the configuration is not mended in seconds and providers lock accounts that hammer them. A refusal of one message
 //! does not hold up the others. Nothing is ever dropped because of a failure, except that a message whose every
 //! recipient is refused for good for [`Pace::give_up`] goes to the folder `failed`.
+//!
+//! A message that was sent and got no answer may have arrived, so each further attempt may be one mail more. It waits for
+//! [`Pace::ceiling`], and then for as long as it has had no answer so far: ten mails in the worst case, then it goes to
+//! `failed` as well. Not so rarely from the beginning on, since an alert that comes an hour late because its server was
+//! restarted in that moment is the greater harm.
 //!
 //! **Stopping** gives up the wait, not the message: it is on disk.
 
@@ -62,6 +72,29 @@ pub enum Outcome {
         /// What was wrong is this message or its recipients, not the connection: others may pass.
         only_this: bool,
     },
+    /// All of it was sent, or part of it, and there was no answer: the server may have it, for all or for none. This is
+    /// about one message.
+    Unanswered {
+        /// What came instead of an answer.
+        failure: Failure,
+    },
+}
+
+/// Why a message is still owed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It was refused, and may pass soon.
+    ForNow,
+    /// It was refused for good.
+    ForGood,
+    /// Nobody knows whether it was taken.
+    Open,
+}
+
+impl Why {
+    const fn refused(permanent: bool) -> Self {
+        if permanent { Self::ForGood } else { Self::ForNow }
+    }
 }
 
 /// Spans between attempts.
@@ -75,7 +108,7 @@ pub struct Pace {
     pub refused: Duration,
     /// From then on an attempt is overdue, and the other messages do not wait for it any more.
     pub deadline: Duration,
-    /// After so long of refusals for good, a message is set aside.
+    /// After so long of refusals for good, or of no answer, a message is set aside.
     pub give_up: Duration,
 }
 
@@ -86,7 +119,7 @@ impl Default for Pace {
             first: Duration::from_secs(15),
             ceiling: Duration::from_secs(15 * 60),
             refused: Duration::from_secs(3_600),
-            // The mail is a few kB: a server that needs longer is of no use.
+            // The mail is a few kB, so hardly one needs so long; and nobody should have to wait for it longer.
             deadline: Duration::from_secs(60),
             // As long as mail servers keep trying.
             give_up: Duration::from_secs(5 * 86_400),
@@ -287,7 +320,7 @@ impl<S: Store> Sender<S> {
             Err(error) => {
                 let failure = Failure::new(FailureKind::Io, format!("cannot start a thread to send mail: {error}"));
                 self.delivery(Some(failure));
-                self.wait_for_all(false);
+                self.all_wait_until = Some(now + self.wait(Why::ForNow, Duration::ZERO));
             }
         }
     }
@@ -338,59 +371,71 @@ impl<S: Store> Sender<S> {
             Outcome::Partly { owed, failure, permanent } => {
                 self.failures = 0;
                 self.delivery(None);
-                self.owe(id, Some(owed), &failure, permanent);
+                self.owe(id, Some(owed), &failure, Why::refused(permanent));
                 self.delivery(Some(failure));
             }
             Outcome::Failed { failure, permanent, only_this } => {
+                let why = Why::refused(permanent);
                 if only_this {
-                    let recipients = lock(&self.outbox).get(id).and_then(|entry| entry.recipients.clone());
-                    self.owe(id, recipients, &failure, permanent);
+                    self.owe_as_before(id, &failure, why);
                 } else {
-                    self.wait_for_all(permanent);
+                    // Puts all messages off.
+                    self.all_wait_until = Some(self.clock.now() + self.wait(why, Duration::ZERO));
                 }
-                // The deadline of an overdue attempt was reported: it failed once, not twice.
-                if !running.overdue {
-                    self.delivery(Some(failure));
-                }
+                self.failed(&running, failure);
+            }
+            Outcome::Unanswered { failure } => {
+                self.owe_as_before(id, &failure, Why::Open);
+                self.failed(&running, failure);
             }
         }
     }
 
+    /// The deadline of an overdue attempt was reported: it failed once, not twice.
+    fn failed(&self, running: &Running, failure: Failure) {
+        if !running.overdue {
+            self.delivery(Some(failure));
+        }
+    }
+
+    fn owe_as_before(&mut self, id: &str, failure: &Failure, why: Why) {
+        let recipients = lock(&self.outbox).get(id).and_then(|entry| entry.recipients.clone());
+        self.owe(id, recipients, failure, why);
+    }
+
     /// Puts one message off.
-    fn owe(&mut self, id: &str, recipients: Option<Vec<String>>, failure: &Failure, permanent: bool) {
+    fn owe(&mut self, id: &str, recipients: Option<Vec<String>>, failure: &Failure, why: Why) {
         let now = self.clock.now();
         let mut outbox = lock(&self.outbox);
         let since = outbox.get(id).and_then(|entry| entry.refused_since);
-        let since = permanent.then(|| since.unwrap_or_else(|| now.seconds()));
-        if since.is_some_and(|since| now.seconds() - since >= self.pace.give_up.as_secs_f64()) {
+        let since = (why != Why::ForNow).then(|| since.unwrap_or_else(|| now.seconds()));
+        let so_far = since.map_or(0.0, |since| now.seconds() - since);
+        // One that has to stay waits like any other.
+        if since.is_some() && so_far >= self.pace.give_up.as_secs_f64() && outbox.give_up(id) {
             tracing::error!(
                 id,
                 failure = failure.message,
-                "the mail server has refused every recipient of a message for days: it is in the folder `failed` of \
-                 the outbox now"
+                "the mail server has refused every recipient of a message for days, or not said that it has it: it is \
+                 in the folder `failed` of the outbox now"
             );
-            outbox.give_up(id);
             return;
         }
         outbox.still_owed(id, recipients, since);
         drop(outbox);
-        let span = self.wait(permanent);
+        let span = self.wait(why, Duration::try_from_secs_f64(so_far).unwrap_or_default());
         self.wait_until.insert(id.to_owned(), now + span);
     }
 
-    /// Puts all messages off.
-    fn wait_for_all(&mut self, permanent: bool) {
-        let span = self.wait(permanent);
-        self.all_wait_until = Some(self.clock.now() + span);
-    }
-
-    /// How long to wait after one more failure.
-    fn wait(&mut self, permanent: bool) -> Duration {
-        if permanent {
-            return self.pace.refused;
+    /// How long to wait after one more failure, of which this is what went on for `so_far`.
+    fn wait(&mut self, why: Why, so_far: Duration) -> Duration {
+        match why {
+            Why::ForGood => self.pace.refused,
+            Why::Open => self.pace.ceiling.max(so_far),
+            Why::ForNow => {
+                self.failures = self.failures.saturating_add(1);
+                self.pace.backoff(self.failures)
+            }
         }
-        self.failures = self.failures.saturating_add(1);
-        self.pace.backoff(self.failures)
     }
 
     fn delivery(&self, failure: Option<Failure>) {

@@ -15,6 +15,7 @@ use tokio_rustls::rustls::{self, CertificateError};
 use crate::config::{Email, SmtpTls};
 use crate::model::{Failure, FailureKind};
 use crate::notify::human;
+use crate::notify::sender::Outcome;
 use crate::redact::redact;
 
 /// The longest answer of a server that is quoted.
@@ -47,6 +48,12 @@ impl Refusal {
 
     const fn passing(failure: Failure) -> Self {
         Self { failure, permanent: false, only_this: false }
+    }
+}
+
+impl From<Refusal> for Outcome {
+    fn from(Refusal { failure, permanent, only_this }: Refusal) -> Self {
+        Self::Failed { failure, permanent, only_this }
     }
 }
 

@@ -6,10 +6,15 @@
 //! port, nor given up when the server does not offer it. The password is read anew for each connection and appears in
 //! no message.
 //!
-//! Each answer has its time, however it arrives, and each delivery has [`LONGEST`] in all: what is over it is dropped, and
-//! the connection with it. lettre knows neither: its own timeout is for connecting, and its blocking connection has one
-//! for each read, which a byte now and then satisfies for ever. So it runs on a small runtime of its own, for as long as
-//! one delivery. lettre also reads a line of an answer whole before it looks at its length: a server that floods without
+//! Each answer has its time, however it arrives, and everything before the mail has [`LONGEST`] in all: what is over it is
+//! dropped, and the connection with it. lettre knows neither: its own timeout is for connecting, and its blocking
+//! connection has one for each read, which a byte now and then satisfies for ever. So it runs on a small runtime of its
+//! own, for as long as one delivery.
+//!
+//! The answer to the mail itself has [`LONGEST`] alone. Until it is there nobody knows who has the mail: a filter may look
+//! through it for minutes, and who leaves earlier sends it again, and it arrives each time. So a mail without an answer,
+//! or whose connection broke while it was sent, is [`Outcome::Unanswered`]: about this mail only, since it may be what the
+//! server cannot stomach, and tried again ever more rarely. That others do not wait is the sender's business. lettre also reads a line of an answer whole before it looks at its length: a server that floods without
 //! a line end costs memory for the time of an answer.
 
 mod envelope;
@@ -25,6 +30,7 @@ use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParam
 use lettre::transport::smtp::commands::{Data, Mail, Quit, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension};
 
+use self::envelope::Letter;
 use self::failure::{Refusal, Step};
 use super::message::Message;
 use super::sender::{Deliver, Outcome};
@@ -35,7 +41,7 @@ use crate::model::{Failure, FailureKind};
 /// next mail; a submission server answers in seconds, or is in trouble.
 pub const ANSWER: Duration = Duration::from_secs(30);
 
-/// For a delivery in all. A server may take ten minutes to look through a mail before it says that it has it (RFC 5321,
+/// For a mail and the answer to it, and for everything before it. A server may take ten minutes to look through a mail before it says that it has it (RFC 5321,
 /// 4.5.3.2.6); to leave earlier would be to send it twice.
 pub const LONGEST: Duration = Duration::from_secs(600);
 
@@ -50,6 +56,7 @@ const PASSWORD: u64 = 64 * 1024;
 pub struct Mailer {
     config: Email,
     answer: Duration,
+    content: Duration,
 }
 
 /// What a probe found.
@@ -62,9 +69,14 @@ pub struct Probed {
 }
 
 impl Mailer {
-    /// With the configuration of `notify.email`; each answer of the server may take `answer`.
+    /// With the configuration of `notify.email`; each answer of the server may take `answer`, except the one to the mail.
     pub const fn new(config: Email, answer: Duration) -> Self {
-        Self { config, answer }
+        Self { config, answer, content: LONGEST }
+    }
+
+    /// With another time than [`LONGEST`] for a mail and the answer to it.
+    pub fn content_within(self, content: Duration) -> Self {
+        Self { content, ..self }
     }
 
     /// Connects, encrypts, authenticates.
@@ -136,24 +148,53 @@ impl Mailer {
         builder.build().map_err(|error| failure::describe(Step::StartTls, &error, config))
     }
 
-    async fn send(&self, message: &Message, recipients: Option<&[String]>) -> Result<Sent, Refusal> {
-        let letter = envelope::build(message, &self.config, recipients)?;
+    /// Everything before the mail: who is it from, and who may get it.
+    async fn open(&self, letter: &Letter) -> Result<Open, Refusal> {
         let mut connection = self.connect().await?;
-        let sender = Mail::new(Some(letter.sender), vec![]);
+        let sender = Mail::new(Some(letter.sender.clone()), vec![]);
         self.step(Step::Sender, connection.command(sender)).await?;
         let mut refused: Vec<(String, Refusal)> = Vec::new();
         let mut accepted = false;
-        for (typed, address) in letter.recipients {
-            let recipient = connection.command(Rcpt::new(address, vec![]));
-            match self.step(Step::Recipient(&typed), recipient).await {
+        for (typed, address) in &letter.recipients {
+            let recipient = connection.command(Rcpt::new(address.clone(), vec![]));
+            match self.step(Step::Recipient(typed), recipient).await {
                 Ok(_) => accepted = true,
-                Err(refusal) if refusal.only_this => refused.push((typed, refusal)),
+                Err(refusal) if refusal.only_this => refused.push((typed.clone(), refusal)),
                 Err(refusal) => return Err(refusal),
             }
         }
         if accepted {
             self.step(Step::Data, connection.command(Data)).await?;
-            self.step(Step::Content, connection.message(&letter.content)).await?;
+        }
+        Ok(Open { connection, accepted, refused })
+    }
+
+    /// The mail itself, and the answer to it.
+    async fn deliver_content(&self, connection: &mut AsyncSmtpConnection, letter: &Letter) -> Result<(), Outcome> {
+        match tokio::time::timeout(self.content, connection.message(&letter.content)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => {
+                let refusal = failure::describe(Step::Content, &error, &self.config);
+                // Without a code it was no answer.
+                Err(match error.status() {
+                    Some(_) => refusal.into(),
+                    None => Outcome::Unanswered { failure: refusal.failure },
+                })
+            }
+            Err(_) => Err(Outcome::Unanswered { failure: failure::silent(Step::Content, &self.config).failure }),
+        }
+    }
+
+    async fn send(&self, message: &Message, recipients: Option<&[String]>) -> Result<Sent, Outcome> {
+        let letter = envelope::build(message, &self.config, recipients)?;
+        let opening = tokio::time::timeout(LONGEST, self.open(&letter)).await;
+        let Open { mut connection, accepted, refused } = opening.map_err(|_| {
+            let failure = failure::too_slow(&self.config, LONGEST);
+            // It may be the recipients of this one that take so long.
+            Outcome::Failed { failure, permanent: false, only_this: true }
+        })??;
+        if accepted {
+            self.deliver_content(&mut connection, &letter).await?;
         }
         let permanent = refused.iter().all(|(_, refusal)| refusal.permanent);
         let owed: Vec<String> = refused.iter().map(|(typed, _)| typed.clone()).collect();
@@ -164,6 +205,14 @@ impl Mailer {
         };
         Ok(Sent { outcome, connection })
     }
+}
+
+/// A server that was told about a mail, and waits for it if anybody may get it.
+struct Open {
+    connection: AsyncSmtpConnection,
+    accepted: bool,
+    /// Who may not.
+    refused: Vec<(String, Refusal)>,
 }
 
 /// A mail that the server has, and the goodbye that is still owed.
@@ -180,19 +229,12 @@ async fn leave(mut connection: AsyncSmtpConnection) {
 impl Deliver for Mailer {
     fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome {
         let work = async {
-            let sending = tokio::time::timeout(LONGEST, self.send(message, recipients));
-            match sending.await {
-                Ok(Ok(Sent { outcome, connection })) => {
+            match self.send(message, recipients).await {
+                Ok(Sent { outcome, connection }) => {
                     leave(connection).await;
                     outcome
                 }
-                Ok(Err(Refusal { failure, permanent, only_this })) => Outcome::Failed { failure, permanent, only_this },
-                // It may be this message that the server cannot stomach.
-                Err(_) => Outcome::Failed {
-                    failure: failure::too_slow(&self.config, LONGEST),
-                    permanent: false,
-                    only_this: true,
-                },
+                Err(outcome) => outcome,
             }
         };
         on_a_runtime(work).unwrap_or_else(|failure| Outcome::Failed { failure, permanent: false, only_this: false })

@@ -195,7 +195,7 @@ fn what_is_given_up_is_kept_apart() {
     let disk = Disk::default();
     let mut outbox = Outbox::with_store(disk.clone(), 2);
     outbox.accept(message("1", Purpose::Firing));
-    outbox.give_up("1");
+    assert!(outbox.give_up("1"));
     assert!(outbox.is_empty());
     assert_eq!(disk.0.borrow().failed, ["1"]);
 }

@@ -94,6 +94,10 @@ fn failed(permanent: bool, only_this: bool) -> Outcome {
     Outcome::Failed { failure: Failure::new(FailureKind::Status, "no"), permanent, only_this }
 }
 
+fn unanswered() -> Outcome {
+    Outcome::Unanswered { failure: Failure::new(FailureKind::Timeout, "silence") }
+}
+
 #[test]
 fn messages_go_in_order_and_every_step_is_reported() {
     let stage = Stage::new(pace());
@@ -168,6 +172,52 @@ fn what_is_refused_for_days_is_set_aside() {
         }
     }
     assert!(stage.folder.path().join("failed/1.json").is_file());
+    assert!(!stage.folder.path().join("1.json").exists());
+}
+
+/// What cannot be moved aside waits like any other, and is not tried at once again and again.
+#[test]
+fn what_is_refused_for_days_and_cannot_be_set_aside_is_no_storm() {
+    let stage = Stage::new(Pace { refused: HOUR, give_up: Duration::ZERO, ..pace() });
+    crate::state::save(stage.folder.path(), "failed", b"a file in the way").unwrap();
+    stage.submit(&["1", "2"]);
+    for id in ["1", "2"] {
+        assert_eq!(stage.begins(), id);
+        stage.ends(failed(true, true));
+        assert_eq!(stage.delivery(), Some(FailureKind::Status));
+    }
+    assert!(stage.folder.path().join("1.json").is_file());
+    assert!(stage.stop().is_empty());
+}
+
+#[test]
+fn a_message_without_an_answer_is_not_sent_again_soon_and_holds_up_no_other() {
+    let stage = Stage::new(Pace { ceiling: HOUR, ..pace() });
+    stage.submit(&["1", "2"]);
+    assert_eq!(stage.begins(), "1");
+    stage.ends(unanswered());
+    assert_eq!(stage.delivery(), Some(FailureKind::Timeout));
+    assert_eq!(stage.begins(), "2");
+    stage.ends(Outcome::Accepted);
+    assert_eq!(stage.delivery(), None);
+    assert!(stage.folder.path().join("1.json").is_file(), "it is kept for the next try");
+    assert!(stage.stop().is_empty());
+}
+
+/// A server that takes each mail and never says so: the copies are few, and they end.
+#[test]
+fn what_never_gets_an_answer_is_sent_ever_more_rarely_and_set_aside() {
+    let millisecond = Duration::from_millis(1);
+    let stage = Stage::new(Pace { ceiling: millisecond, give_up: 200 * millisecond, ..pace() });
+    stage.submit(&["1"]);
+    let mut copies = 0;
+    while !stage.folder.path().join("failed/1.json").is_file() {
+        if stage.begun.recv_timeout(20 * millisecond).is_ok() {
+            copies += 1;
+            assert!(copies < 20, "each wait is as long as all before it");
+            stage.ends(unanswered());
+        }
+    }
     assert!(!stage.folder.path().join("1.json").exists());
 }
 
