@@ -11,6 +11,8 @@
 //!   one repeat that cannot be avoided.
 //! * The disk refuses (full, read-only, gone): the message is kept in memory, is sent like any other, and is written as
 //!   soon as the disk takes it; until then [`Outbox::durable`] is false and says that a crash would lose it.
+//! * The disk refuses one of them only: the others are written, and still nothing counts as durable, since the state that
+//!   would be saved then speaks of all of them.
 //! * A removal that the disk refuses is tried again, and until then the message is not sent again.
 //! * A damaged file is set aside beside the others under a name that says so, with a warning.
 //!
@@ -32,6 +34,10 @@ pub const CAPACITY: usize = 10_000;
 
 /// The version of the files.
 const VERSION: u32 = 1;
+
+/// After so many refusals of one try the trouble is the disk's and no single file's: the rest waits for the next try, so that
+/// a full disk is not asked ten thousand times.
+const REFUSALS: usize = 8;
 
 const SUFFIX: &str = ".json";
 
@@ -109,6 +115,18 @@ impl Store for Folder {
     }
 }
 
+/// Does it for each of them, and leaves those for which the disk refuses it; the first refusal, if there was one.
+fn each(ids: &mut BTreeSet<String>, mut act: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+    let mut refusals = Vec::new();
+    ids.retain(|id| {
+        if refusals.len() >= REFUSALS {
+            return true;
+        }
+        act(id).map_err(|error| refusals.push(error)).is_err()
+    });
+    refusals.into_iter().next().map_or(Ok(()), Err)
+}
+
 fn file(id: &str) -> String {
     format!("{id}{SUFFIX}")
 }
@@ -154,7 +172,7 @@ impl<S: Store> Outbox<S> {
         outbox
     }
 
-    /// Takes a message in; true when it is on disk. One with the same id is replaced.
+    /// Takes a message in; true when it and all others are on disk. One with the same id is replaced.
     pub fn accept(&mut self, message: Message) -> bool {
         let id = message.id.clone();
         // Whoever already got an earlier writing of it is not asked for again.
@@ -162,10 +180,10 @@ impl<S: Store> Outbox<S> {
             self.entries.remove(&id).map_or((None, None), |old| (old.recipients, old.refused_since));
         self.entries.insert(id.clone(), Entry { message, recipients, refused_since });
         self.unremoved.remove(&id);
-        self.unwritten.insert(id.clone());
+        self.unwritten.insert(id);
         self.shrink();
         self.catch_up();
-        !self.unwritten.contains(&id)
+        self.durable()
     }
 
     /// Tries again what the disk refused; true when nothing is left to do.
@@ -195,17 +213,11 @@ impl<S: Store> Outbox<S> {
             self.load()?;
         }
         // Removals first: they make room for the rest.
-        while let Some(id) = self.unremoved.first().cloned() {
-            self.store.remove(&id)?;
-            self.unremoved.remove(&id);
-        }
-        while let Some(id) = self.unwritten.first().cloned() {
-            if let Some(entry) = self.entries.get(&id) {
-                self.store.write(&id, entry)?;
-            }
-            self.unwritten.remove(&id);
-        }
-        Ok(())
+        let store = &mut self.store;
+        let removed = each(&mut self.unremoved, |id| store.remove(id));
+        let entries = &self.entries;
+        let written = each(&mut self.unwritten, |id| entries.get(id).map_or(Ok(()), |entry| store.write(id, entry)));
+        removed.and(written)
     }
 
     /// Reads what earlier runs left.

@@ -161,17 +161,17 @@ pub struct Handle<S> {
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl<S: Store> Handle<S> {
-    /// Puts messages into the outbox and wakes the thread; true when all of them are on disk, so that the state of who
-    /// decided them may be saved. Writes files, so it blocks for as long as the disk does.
+    /// Puts messages into the outbox and wakes the thread; true when these and all others are on disk, so that the state of
+    /// who decided them may be saved. Writes files, so it blocks for as long as the disk does.
     pub fn submit(&self, messages: Vec<Message>) -> bool {
         if messages.is_empty() {
             return lock(&self.outbox).durable();
         }
         let mut outbox = lock(&self.outbox);
-        let mut durable = true;
         for message in messages {
-            durable &= outbox.accept(message);
+            outbox.accept(message);
         }
+        let durable = outbox.durable();
         drop(outbox);
         // A thread that is gone takes no events; the messages are in the outbox for the next start.
         let _ = self.events.send(Event::New);

@@ -39,6 +39,8 @@ struct Inner {
     dead: bool,
     /// Refuses to write and remove, as a full or read-only disk.
     refuses: bool,
+    /// Refuses to write this one, as where a folder has its name.
+    refuses_only: Option<String>,
 }
 
 impl Disk {
@@ -76,6 +78,9 @@ impl Store for Disk {
         Ok(self.0.borrow().files.get(id).cloned().map_or(Restored::Fresh, Restored::State))
     }
     fn write(&mut self, id: &str, entry: &Entry) -> io::Result<()> {
+        if self.0.borrow().refuses_only.as_deref() == Some(id) {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
         self.change(|inner| {
             inner.files.insert(id.into(), entry.clone());
         })
@@ -164,6 +169,22 @@ fn a_disk_that_refuses_delays_nothing_and_is_tried_again() {
     disk.0.borrow_mut().refuses = false;
     assert!(outbox.catch_up());
     assert_eq!(disk.0.borrow().files.keys().collect::<Vec<_>>(), ["2", "3"]);
+}
+
+/// What is saved when a message is on disk says of the older ones that they were mailed as well.
+#[test]
+fn a_message_on_disk_is_no_durability_while_an_older_one_is_only_in_memory() {
+    let disk = Disk::default();
+    disk.0.borrow_mut().refuses_only = Some("2".into());
+    let mut outbox = Outbox::with_store(disk.clone(), 100);
+    assert!(!outbox.accept(message("2", Purpose::Firing)));
+    assert!(!outbox.accept(message("1", Purpose::Firing)));
+    assert!(!outbox.accept(message("3", Purpose::Firing)));
+    // The one that is refused keeps no other off the disk.
+    assert_eq!(disk.0.borrow().files.keys().collect::<Vec<_>>(), ["1", "3"]);
+    disk.0.borrow_mut().refuses_only = None;
+    assert!(outbox.catch_up() && outbox.durable());
+    assert_eq!(disk.0.borrow().files.len(), 3);
 }
 
 #[test]
