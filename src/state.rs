@@ -142,10 +142,15 @@ pub fn restore<T: DeserializeOwned>(folder: &Path, name: &str, version: u32) -> 
         Ok(state) => return Ok(Restored::State(state)),
         Err(reason) => reason,
     };
+    Ok(Restored::SetAside { moved_to: set_aside(folder, name)?, reason })
+}
+
+/// Moves `folder/name` to a free name that says that it was not used, so that nothing overwrites it; gives that name.
+pub fn set_aside(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let moved_to = free_name(folder, name);
-    fs::rename(&path, &moved_to)?;
+    fs::rename(folder.join(name), &moved_to)?;
     sync_folder(folder)?;
-    Ok(Restored::SetAside { moved_to, reason })
+    Ok(moved_to)
 }
 
 /// Looks at the versioned state `folder/name` of somebody who may be running: changes nothing. `None` when there is none.

@@ -14,7 +14,9 @@
 //! * The disk refuses one of them only: the others are written, and still nothing counts as durable, since the state that
 //!   would be saved then speaks of all of them.
 //! * A removal that the disk refuses is tried again, and until then the message is not sent again.
-//! * A damaged file is set aside beside the others under a name that says so, with a warning.
+//! * A damaged file is set aside beside the others under a name that says so, with a warning. So is a copy that somebody
+//!   made under another name: what is removed after sending is the file of the message's id, and the copy would be sent
+//!   for ever.
 //!
 //! The queue is bounded ([`CAPACITY`]): over a fortnight of mails at the hourly cap. When it overflows, the oldest repeat
 //! goes first, since what it says was said before, then the oldest message; each with an error in the log.
@@ -60,6 +62,8 @@ pub trait Store {
     fn list(&mut self) -> io::Result<Vec<String>>;
     /// One of them; a damaged one is set aside by this.
     fn read(&mut self, id: &str) -> io::Result<Restored<Entry>>;
+    /// Moves one to a name that is no message's, and gives that.
+    fn set_aside(&mut self, id: &str) -> io::Result<PathBuf>;
     /// Writes one, durably, replacing it where it is there.
     fn write(&mut self, id: &str, entry: &Entry) -> io::Result<()>;
     /// Removes one, durably; that it is not there is fine.
@@ -91,6 +95,10 @@ impl Store for Folder {
 
     fn read(&mut self, id: &str) -> io::Result<Restored<Entry>> {
         state::restore(&self.path, &file(id), VERSION)
+    }
+
+    fn set_aside(&mut self, id: &str) -> io::Result<PathBuf> {
+        state::set_aside(&self.path, &file(id))
     }
 
     fn write(&mut self, id: &str, entry: &Entry) -> io::Result<()> {
@@ -227,9 +235,19 @@ impl<S: Store> Outbox<S> {
                 continue;
             }
             match self.store.read(&id) {
-                Ok(Restored::State(entry)) => {
+                Ok(Restored::State(entry)) if entry.message.id == id => {
                     self.entries.insert(id, entry);
                 }
+                Ok(Restored::State(Entry { message, .. })) => match self.store.set_aside(&id) {
+                    Ok(moved_to) => tracing::warn!(
+                        id, is = message.id, moved_to = %moved_to.display(),
+                        "a file in the outbox has another name than its message: it is a copy, and is not sent"
+                    ),
+                    Err(error) => tracing::warn!(
+                        id, is = message.id, %error,
+                        "a file in the outbox has another name than its message: it is not sent, and cannot be moved aside"
+                    ),
+                },
                 Ok(Restored::SetAside { moved_to, reason }) => {
                     tracing::warn!(id, moved_to = %moved_to.display(), reason, "a message in the outbox is damaged");
                 }

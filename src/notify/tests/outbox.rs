@@ -77,6 +77,12 @@ impl Store for Disk {
     fn read(&mut self, id: &str) -> io::Result<Restored<Entry>> {
         Ok(self.0.borrow().files.get(id).cloned().map_or(Restored::Fresh, Restored::State))
     }
+    fn set_aside(&mut self, id: &str) -> io::Result<PathBuf> {
+        self.change(|inner| {
+            inner.files.remove(id);
+        })
+        .map(|()| id.into())
+    }
     fn write(&mut self, id: &str, entry: &Entry) -> io::Result<()> {
         if self.0.borrow().refuses_only.as_deref() == Some(id) {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
@@ -240,6 +246,20 @@ fn real_files_survive_and_damaged_ones_are_set_aside() {
     assert_eq!(outbox.next(|_| false).unwrap().message, message("2", Purpose::Firing));
     assert!(path.join("0.json.unusable").is_file());
     assert!(path.join("notes.txt").is_file());
+}
+
+/// Sent and never removed, since what is removed has another name: a mail each time.
+#[test]
+fn a_copy_of_a_file_under_another_name_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut outbox = Outbox::open(folder.path());
+    assert!(outbox.accept(message("1", Purpose::Firing)));
+    std::fs::copy(folder.path().join("1.json"), folder.path().join("0-backup.json")).unwrap();
+    let mut outbox = Outbox::open(folder.path());
+    assert_eq!(outbox.len(), 1);
+    assert!(folder.path().join("0-backup.json.unusable").is_file());
+    outbox.delivered("1");
+    assert!(outbox.is_empty() && Outbox::open(folder.path()).is_empty());
 }
 
 #[test]
