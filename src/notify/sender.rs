@@ -22,7 +22,7 @@
 //! `failed` as well. Not so rarely from the beginning on, since an alert that comes an hour late because its server was
 //! restarted in that moment is the greater harm.
 //!
-//! **Stopping** gives up the wait, not the message: it is on disk.
+//! **Stopping** gives up the wait, not the message: it is on disk, or the disk is asked once more.
 
 use std::collections::HashMap;
 use std::io;
@@ -178,6 +178,13 @@ impl<S: Store> Handle<S> {
         durable
     }
 
+    /// Tries once more what the disk refused; true when nothing is left to lose.
+    pub fn catch_up(&self) -> bool {
+        let mut outbox = lock(&self.outbox);
+        outbox.catch_up();
+        outbox.durable()
+    }
+
     /// Delivers in another way from here on, and tries what waits at once. An attempt under way ends as it began.
     pub fn deliver_by(&self, deliver: impl Deliver) {
         let _ = self.events.send(Event::By(Arc::new(deliver)));
@@ -271,7 +278,10 @@ impl<S: Store> Sender<S> {
                     self.wait_until.clear();
                 }
                 Ok(Event::Done { id, attempt, outcome }) => self.done(&id, attempt, outcome),
-                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    lock(&self.outbox).catch_up();
+                    return;
+                }
                 Err(RecvTimeoutError::Timeout) => self.overdue(),
             }
             lock(&self.outbox).catch_up();

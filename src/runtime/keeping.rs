@@ -151,11 +151,14 @@ impl Keeping {
         self.offsets.save(&mut self.storage);
     }
 
-    /// The end.
-    pub fn end(&mut self, core: &Core) {
+    /// The end. `durable` as for [`Self::evaluated`]: what is only in memory is lost now, so the state of before it stays, and
+    /// the next run decides it again.
+    pub fn end(&mut self, core: &Core, durable: bool) {
         self.keep_histories(core);
         self.keep_earlier(core);
-        self.storage.keep(&DECISIONS, &core.state());
+        if durable {
+            self.storage.keep(&DECISIONS, &core.state());
+        }
         self.offsets.save(&mut self.storage);
     }
 

@@ -140,8 +140,10 @@ fn run(mut parts: Parts, mut left: Left, mut keeping: Option<Keeping>, mut recor
             keeping.evaluated(&core, mailed, durable, observation.at);
         }
     }
+    // The same at the end: what the disk refused is tried once more, and what it still refuses is not said to be mailed.
+    let durable = post.sender.as_ref().is_none_or(sender::Handle::catch_up);
     if let Some(keeping) = &mut keeping {
-        keeping.end(&core);
+        keeping.end(&core, durable);
     }
     if let Some(sender) = post.sender {
         sender.stop();

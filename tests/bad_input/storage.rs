@@ -140,6 +140,25 @@ fn a_full_disk_stops_no_mail_and_when_space_returns_everything_is_on_disk() {
 }
 
 #[test]
+fn a_stop_while_a_mail_is_only_in_memory_does_not_say_that_it_was_mailed() {
+    let scene = Scene::new();
+    let server = Server::start(Options { fault: Fault::Banner421, ..Options::default() });
+    let yaml = stalled(&scene, &server, &scene.shown("storage"));
+    fs::create_dir(scene.path("storage")).unwrap();
+    scene.put("storage/outbox", "a file in the way");
+    let sidecar = scene.start(&yaml);
+    sidecar.until_metric("longhaul_outbox_length", |length| length == 1.0);
+    assert_eq!(sidecar.metric("longhaul_outbox_durable"), Some(0.0));
+    sidecar.end();
+    fs::remove_file(scene.path("storage/outbox")).unwrap();
+    server.set_fault(Fault::None);
+    let sidecar = scene.start(&yaml);
+    assert_one_mail(&sidecar, &server);
+    sidecar.end();
+    assert_only_one(&server);
+}
+
+#[test]
 fn a_mail_that_was_only_in_memory_goes_out_and_is_not_sent_again() {
     if without("mounts", is_root()) {
         return;

@@ -301,6 +301,22 @@ fn stopping_waits_for_no_server_and_the_next_start_sends_the_rest() {
 }
 
 #[test]
+fn the_end_tries_once_more_what_the_disk_refused() {
+    let stage = Stage::new(Pace { first: HOUR, ..pace() });
+    let in_the_way = stage.folder.path().join("1.json");
+    std::fs::create_dir_all(in_the_way.join("x")).unwrap();
+    assert!(!stage.handle.submit(["0", "1"].map(|id| message(id, Purpose::Firing)).to_vec()));
+    assert_eq!(stage.begins(), "0");
+    stage.ends(Outcome::Accepted);
+    // By now the last try was made, and the next one is far away.
+    assert_eq!(stage.begins(), "1");
+    std::fs::remove_dir_all(&in_the_way).unwrap();
+    let Stage { handle, folder, .. } = stage;
+    assert!(handle.stop());
+    assert!(folder.path().join("1.json").is_file());
+}
+
+#[test]
 fn a_panic_while_sending_is_a_failure_like_another() {
     let stage = Stage::new(pace());
     stage.submit(&["1", "2"]);
