@@ -247,7 +247,12 @@ pub const HIDDEN_STATES: Section = Section {
 /// `storage`.
 pub const STORAGE: Section = Section {
     path: "storage",
-    keys: &[key("path", "a folder", "/var/lib/longhaul", "State and the outbox; --storage.path overrides it.")],
+    keys: &[key(
+        "path",
+        "a folder",
+        "/var/lib/longhaul",
+        "State and the outbox; --storage.path overrides it. Mounted before Longhaul starts.",
+    )],
 };
 
 /// `alerting`.

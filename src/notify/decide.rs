@@ -68,6 +68,13 @@ pub struct State {
     silences: Vec<Silence>,
 }
 
+impl State {
+    /// What people do not want to be mailed about.
+    pub fn silences(&self) -> &[Silence] {
+        &self.silences
+    }
+}
+
 /// A thread of mails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Incident {

@@ -271,6 +271,13 @@ impl<S: Store> Outbox<S> {
         }
     }
 
+    /// The folder is another one by now: what lies there is taken in, and what is in the queue is written there.
+    pub fn begin_anew(&mut self) {
+        self.loaded = false;
+        self.unwritten = self.entries.keys().cloned().collect();
+        self.catch_up();
+    }
+
     /// The next message to send, leaving out those for which `skip` is true.
     pub fn next(&self, skip: impl Fn(&str) -> bool) -> Option<Entry> {
         self.entries.iter().find(|(id, _)| !skip(id)).map(|(_, entry)| entry.clone())

@@ -178,6 +178,12 @@ impl<S: Store> Handle<S> {
         durable
     }
 
+    /// The folder of the outbox is another one by now.
+    pub fn begin_anew(&self) {
+        lock(&self.outbox).begin_anew();
+        let _ = self.events.send(Event::New);
+    }
+
     /// Tries once more what the disk refused; true when nothing is left to lose.
     pub fn catch_up(&self) -> bool {
         let mut outbox = lock(&self.outbox);

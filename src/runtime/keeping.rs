@@ -17,6 +17,7 @@ use crate::clock::{Clock, Line, Since};
 use crate::config::{self, Config};
 use crate::core::{Core, Histories, State};
 use crate::estimate::earlier::EarlierRuns;
+use crate::model::silence::Silence;
 use crate::model::{SourceId, Time};
 use crate::recording::{Before, Raw};
 use crate::worker::Kept;
@@ -64,7 +65,7 @@ pub struct Left {
 
 impl Left {
     /// Reads it.
-    pub fn restore(storage: &Storage, since: Since) -> Self {
+    pub fn restore(storage: &mut Storage, since: Since) -> Self {
         let past: Past = storage.restore(&HISTORIES);
         if past.histories.unreadable() > 0 {
             let jobs = past.histories.unreadable();
@@ -108,7 +109,7 @@ pub struct Keeping {
 
 impl Keeping {
     /// What the readers of an earlier run left, as far as it is configured, is there at once.
-    pub fn new(storage: Storage, clock: Clock, config: &Config) -> Self {
+    pub fn new(mut storage: Storage, clock: Clock, config: &Config) -> Self {
         let mut offsets = Offsets { kept: storage.restore(&OFFSETS), changed: false };
         offsets.retain(config);
         Self { storage, clock, offsets, histories_due: None, taught: 0, left_out: 0 }
@@ -122,6 +123,16 @@ impl Keeping {
     /// How far the readers are.
     pub const fn offsets(&self) -> &Kept {
         &self.offsets.kept
+    }
+
+    /// Whether the folder is another one since this was last asked: one that was mounted late.
+    pub fn moved(&mut self) -> bool {
+        self.storage.moved()
+    }
+
+    /// What people silenced, by the state that lies there.
+    pub fn silences_found(&self) -> Vec<Silence> {
+        self.storage.look(&DECISIONS).map(|state| state.notifier.silences().to_vec()).unwrap_or_default()
     }
 
     /// A reader said how far it is.

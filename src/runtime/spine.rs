@@ -21,7 +21,7 @@ use crate::alerts::Rules;
 use crate::clock::{Clock, Since};
 use crate::config::{self, Config};
 use crate::core::{Core, Outcome};
-use crate::model::{Fact, Observation, Snapshot};
+use crate::model::{Fact, Observation, Snapshot, SourceId};
 use crate::notify::email::Mailer;
 use crate::notify::log::Transitions;
 use crate::notify::outbox::{Folder, Outbox};
@@ -69,8 +69,8 @@ pub struct Reconfiguration {
 
 /// Opens what must be open before anything runs, and starts the thread. Also what the readers of an earlier run left.
 pub fn start(mut parts: Parts) -> anyhow::Result<(JoinHandle<()>, Kept)> {
-    let storage = parts.storage.take();
-    let left = storage.as_ref().map(|storage| Left::restore(storage, parts.since)).unwrap_or_default();
+    let mut storage = parts.storage.take();
+    let left = storage.as_mut().map(|storage| Left::restore(storage, parts.since)).unwrap_or_default();
     let keeping = storage.map(|storage| Keeping::new(storage, parts.clock, &parts.config));
     let kept = keeping.as_ref().map(|keeping| keeping.offsets().clone()).unwrap_or_default();
     let recorder = match parts.record.as_deref() {
@@ -108,12 +108,7 @@ fn run(mut parts: Parts, mut left: Left, mut keeping: Option<Keeping>, mut recor
         if matches!(observation.fact, Fact::Reload { failure: None })
             && let Ok(Reconfiguration { head, rules }) = parts.reconfigurations.try_recv()
         {
-            if let Some(writer) = &mut recorder
-                && let Err(error) = writer.head(&head)
-            {
-                tracing::error!(%error, "cannot write the recording; it ends here");
-                recorder = None;
-            }
+            record(&mut recorder, |writer| writer.head(&head));
             if let Some(keeping) = &mut keeping {
                 keeping.reconfigure(&head.config);
             }
@@ -121,12 +116,26 @@ fn run(mut parts: Parts, mut left: Left, mut keeping: Option<Keeping>, mut recor
             core.reconfigure(Arc::new(head.config), rules, head.instance);
             core.decide_messages(post.sender.is_some());
         }
-        if let Some(writer) = &mut recorder
-            && let Err(error) = writer.write(&observation)
+        // Before this tick decides anything.
+        if matches!(observation.fact, Fact::Tick)
+            && let Some(keeping) = &mut keeping
+            && keeping.moved()
         {
-            tracing::error!(%error, "cannot write the recording; it ends here");
-            recorder = None;
+            if let Some(sender) = &post.sender {
+                sender.begin_anew();
+            }
+            let mut found = keeping.silences_found();
+            if let Some(snapshot) = &*parts.publish.borrow() {
+                found.retain(|silence| snapshot.silences.iter().all(|known| known.id != silence.id));
+            }
+            for silence in found {
+                let fact = Fact::Silenced { silence };
+                let observation = Observation { at: observation.at, source: SourceId::own(), took: None, fact };
+                record(&mut recorder, |writer| writer.write(&observation));
+                core.observe(&observation);
+            }
         }
+        record(&mut recorder, |writer| writer.write(&observation));
         sources.follow(&observation);
         let Some(Outcome { snapshot, messages, evaluated }) = core.observe(&observation) else { continue };
         if evaluated {
@@ -190,6 +199,16 @@ impl Post {
         sender::start(mailer, Outbox::open(&storage.outbox()), self.clock, Pace::default(), report)
             .inspect_err(|error| tracing::error!(%error, "cannot start the sender: no mail will go out"))
             .ok()
+    }
+}
+
+/// Writes to the recording, where there is one; it ends where that fails.
+fn record(recorder: &mut Option<Recorder>, write: impl FnOnce(&mut Recorder) -> std::io::Result<()>) {
+    if let Some(writer) = recorder
+        && let Err(error) = write(writer)
+    {
+        tracing::error!(%error, "cannot write the recording; it ends here");
+        *recorder = None;
     }
 }
 

@@ -3,13 +3,20 @@
 //! What is kept is in pieces, a file each with a version of its own ([`Piece`]): they change at different times, and one
 //! that is damaged takes no other with it. No piece may rest on another being of the same moment.
 //!
+//! A file that this run has neither read nor written is never overwritten: the disk may be mounted only after we started, or
+//! over the folder that we found, and what could not be read at the start may be whole. It is set aside, as a damaged one is.
+//! It is not read and merged: its moments are on another time line, its alerts and threads of mails are by now others of
+//! ours, and whoever moves it back before the next start has all of it. Only its silences are taken over
+//! ([`super::keeping::Keeping::silences_found`]), since they are by the wall clock and somebody counts on them.
+//!
 //! Nothing here is fatal except that somebody else uses the folder: a sidecar that cannot write its state still
 //! watches and mails, says so, and tries again.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -51,13 +58,29 @@ pub const EARLIER: Piece<EarlierRuns> = Piece::new("earlier.json", 1);
 /// The time line on which all moments of the other pieces are.
 pub const LINE: Piece<Option<Line>> = Piece::new("clock.json", 1);
 
+/// Who has it locked has the folder.
+const LOCK: &str = "lock";
+
 /// An open folder.
 #[derive(Debug)]
 pub struct Storage {
     folder: PathBuf,
     /// Held as long as we live; the kernel frees it when we die. `None` while the folder could not be made or locked.
     lock: Option<Flock<File>>,
+    /// Which folder it is, behind its name; `None` where there was none.
+    place: Option<Identity>,
+    /// It was another one, or locked later than at the start, since somebody asked.
+    moved: bool,
+    /// Files of it that we read or wrote, or know to be absent.
+    known: BTreeSet<&'static str>,
     failing: bool,
+}
+
+/// A file or folder, whatever its name: device and number.
+type Identity = (u64, u64);
+
+fn identity(metadata: &Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Why the folder is not ours.
@@ -87,7 +110,8 @@ impl Storage {
                 None
             }
         };
-        Ok(Self { folder: folder.to_owned(), failing: lock.is_none(), lock })
+        let (folder, place) = (folder.to_owned(), place(folder));
+        Ok(Self { folder, place, moved: false, known: BTreeSet::new(), failing: lock.is_none(), lock })
     }
 
     /// The folder of waiting messages.
@@ -96,11 +120,21 @@ impl Storage {
     }
 
     /// What the last run left.
-    pub fn restore<T: DeserializeOwned + Default>(&self, piece: &Piece<T>) -> T {
+    pub fn restore<T: DeserializeOwned + Default>(&mut self, piece: &Piece<T>) -> T {
         match state::restore(&self.folder, piece.file, piece.version) {
-            Ok(Restored::State(state)) => state,
-            Ok(Restored::Fresh) => T::default(),
+            Ok(Restored::State(state)) => {
+                self.known.insert(piece.file);
+                state
+            }
+            Ok(Restored::Fresh) => {
+                // Of a folder that is not there yet nothing is known.
+                if self.lock.is_some() {
+                    self.known.insert(piece.file);
+                }
+                T::default()
+            }
             Ok(Restored::SetAside { moved_to, reason }) => {
+                self.known.insert(piece.file);
                 tracing::warn!(reason, moved_to = %moved_to.display(), "the state cannot be used and was set aside; starting without it");
                 T::default()
             }
@@ -116,7 +150,10 @@ impl Storage {
 
     /// Saves; a failure is said once, and once more when it works again. Whether it is on disk.
     pub fn keep<T>(&mut self, piece: &Piece<T>, state: &impl Serialize) -> bool {
-        let saved = self.hold().and_then(|()| Ok(state::keep(&self.folder, piece.file, piece.version, state)?));
+        let saved = self.hold().and_then(|()| {
+            self.spare(piece.file)?;
+            Ok(state::keep(&self.folder, piece.file, piece.version, state)?)
+        });
         let is_saved = saved.is_ok();
         match (saved, self.failing) {
             (Err(error), false) => {
@@ -132,18 +169,78 @@ impl Storage {
         is_saved
     }
 
-    /// Locks what could not be locked at the start: nothing is written into a folder that may be somebody else's.
+    /// Whether the folder is another one since this was last asked, or could be locked only now.
+    pub fn moved(&mut self) -> bool {
+        // What keeps us from it is told by the next save.
+        let _ = self.hold();
+        std::mem::take(&mut self.moved)
+    }
+
+    /// What lies there, whoever wrote it; changes nothing.
+    pub fn look<T: DeserializeOwned>(&self, piece: &Piece<T>) -> Option<T> {
+        state::look(&self.folder, piece.file, piece.version).ok().flatten()
+    }
+
+    /// Locks what could not be locked at the start, or what is there by now instead of what was: nothing is written into a
+    /// folder that may be somebody else's.
     fn hold(&mut self) -> Result<(), Unlocked> {
-        if self.lock.is_none() {
-            self.lock = Some(lock(&self.folder)?);
+        if let Some(held) = &self.lock
+            && is_in_place(held, &self.folder)?
+        {
+            return Ok(());
         }
+        self.lock = None;
+        self.lock = Some(lock(&self.folder)?);
+        let place = place(&self.folder);
+        if place != self.place {
+            if self.place.is_some() {
+                tracing::warn!(
+                    folder = %self.folder.display(),
+                    "the state folder is another one than before, as where a disk was mounted after the start"
+                );
+            }
+            self.place = place;
+            self.known.clear();
+        }
+        self.moved = true;
         Ok(())
+    }
+
+    /// Sets a file aside that is not ours to overwrite.
+    fn spare(&mut self, file: &'static str) -> io::Result<()> {
+        if self.known.contains(file) {
+            return Ok(());
+        }
+        match state::set_aside(&self.folder, file) {
+            Ok(moved_to) => tracing::warn!(
+                moved_to = %moved_to.display(),
+                "a state lay there that this run has not read; it was set aside: to go on with it, stop longhaul and move \
+                 all such files back to their names"
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        self.known.insert(file);
+        Ok(())
+    }
+}
+
+fn place(folder: &Path) -> Option<Identity> {
+    std::fs::metadata(folder).ok().map(|metadata| identity(&metadata))
+}
+
+/// Whether the lock that we hold is the one that others would find.
+fn is_in_place(held: &File, folder: &Path) -> io::Result<bool> {
+    match std::fs::metadata(folder.join(LOCK)) {
+        Ok(found) => Ok(identity(&found) == identity(&held.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
 fn lock(folder: &Path) -> Result<Flock<File>, Unlocked> {
     DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
         Errno::EWOULDBLOCK => Unlocked::Taken,
         other => Unlocked::Failed(other.into()),
@@ -190,5 +287,56 @@ mod tests {
         storage.keep(&DECISIONS, &State::default());
         assert!(!storage.failing && folder.join(DECISIONS.file).exists());
         assert!(Storage::open(&folder).is_err(), "it is locked");
+    }
+
+    /// What lies beside under the name that says that it was not used.
+    fn set_aside(folder: &Path) -> Option<Vec<u8>> {
+        std::fs::read(folder.join("state.json.unusable")).ok()
+    }
+
+    #[test]
+    fn a_folder_that_appears_late_loses_no_state() {
+        let parent = tempfile::tempdir().unwrap();
+        let (folder, elsewhere) = (parent.path().join("below/state"), parent.path().join("elsewhere"));
+        assert!(Storage::open(&elsewhere).unwrap().keep(&DECISIONS, &State { wall_offset: 7.0, ..State::default() }));
+        let before = std::fs::read(elsewhere.join(DECISIONS.file)).unwrap();
+        crate::state::save(parent.path(), "below", b"a file in the way").unwrap();
+        let mut storage = Storage::open(&folder).unwrap();
+        assert_eq!(storage.restore(&DECISIONS).wall_offset, 0.0);
+        std::fs::remove_file(parent.path().join("below")).unwrap();
+        std::fs::create_dir(parent.path().join("below")).unwrap();
+        std::fs::rename(&elsewhere, &folder).unwrap();
+        assert!(storage.keep(&DECISIONS, &State::default()));
+        assert_eq!(set_aside(&folder).as_deref(), Some(&before[..]));
+        // Only once: from here on it is ours.
+        assert!(storage.keep(&DECISIONS, &State::default()));
+        assert!(!folder.join("state.json.unusable2").exists());
+    }
+
+    #[test]
+    fn a_folder_that_another_one_takes_the_place_of_is_locked_anew_and_loses_no_state() {
+        let parent = tempfile::tempdir().unwrap();
+        let (folder, elsewhere) = (parent.path().join("state"), parent.path().join("elsewhere"));
+        assert!(Storage::open(&elsewhere).unwrap().keep(&DECISIONS, &State { wall_offset: 7.0, ..State::default() }));
+        let before = std::fs::read(elsewhere.join(DECISIONS.file)).unwrap();
+        let mut storage = Storage::open(&folder).unwrap();
+        storage.restore(&DECISIONS);
+        assert!(storage.keep(&DECISIONS, &State::default()));
+        // As when a disk is mounted over it.
+        std::fs::rename(&folder, parent.path().join("hidden")).unwrap();
+        std::fs::rename(&elsewhere, &folder).unwrap();
+        assert!(storage.keep(&DECISIONS, &State::default()));
+        assert_eq!(set_aside(&folder).as_deref(), Some(&before[..]));
+        assert!(Storage::open(&folder).is_err(), "it is locked");
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_read_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut storage = Storage::open(folder.path()).unwrap();
+        nix::unistd::mkfifo(&folder.path().join(DECISIONS.file), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        storage.restore(&DECISIONS);
+        assert!(storage.keep(&DECISIONS, &State::default()));
+        assert!(folder.path().join("state.json.unusable").exists());
     }
 }

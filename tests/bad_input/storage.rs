@@ -182,6 +182,44 @@ fn a_mail_that_was_only_in_memory_goes_out_and_is_not_sent_again() {
 }
 
 #[test]
+fn a_disk_that_is_mounted_late_keeps_its_state_and_its_mails_and_silences_go_on() {
+    if without("mounts", is_root()) {
+        return;
+    }
+    let scene = Scene::new();
+    let server = Server::start(Options { fault: Fault::Banner421, ..Options::default() });
+    let yaml = stalled(&scene, &server, &scene.shown("disk"));
+    let flags = ["--web.listen-address", "127.0.0.1:0", "--web.enable-lifecycle"];
+    let sidecar = scene.start_with(&yaml, &flags);
+    sidecar.until_metric("longhaul_outbox_length", |length| length == 1.0);
+    let url = format!("http://{}", sidecar.address);
+    let said = scene.run(&["silence", "add", "JobStalled", "-d", "2h", "-c", "maintenance", "--url", &url]);
+    assert!(said.status.success(), "{said:?}");
+    sidecar.end();
+    let before = fs::read(scene.path("disk/state.json")).unwrap();
+
+    // The next one finds an empty folder, and the disk comes over it.
+    fs::remove_file(scene.path("jobs/stale.json")).unwrap();
+    server.set_fault(Fault::None);
+    let sidecar = scene.start_with(&yaml.replace(&scene.shown("disk"), &scene.shown("storage")), &flags);
+    wait_for("a state of its own", LIMIT, || scene.path("storage/state.json").exists().then_some(()));
+    let _mounted = Mounted::bind(&scene.path("disk"), &scene.path("storage"));
+    sidecar.until_said("state.json.unusable");
+    assert_eq!(fs::read(scene.path("storage/state.json.unusable")).unwrap(), before);
+    // What waited there is sent, and who wanted not to be mailed is not.
+    assert_one_mail(&sidecar, &server);
+    put_stalled_job(&scene);
+    sidecar.until("the alert fires under the silence", |snapshot| {
+        let alerts = snapshot["alerts"].as_array()?;
+        let alert = alerts.iter().find(|alert| alert["name"] == "JobStalled" && alert["state"] == "firing")?;
+        (!alert["silenced_by"].as_array()?.is_empty()).then_some(())
+    });
+    sidecar.until_polled("jobs_dir");
+    sidecar.end();
+    assert_only_one(&server);
+}
+
+#[test]
 fn a_disk_that_is_read_only_by_now_is_said_and_its_state_is_still_read() {
     if without("mounts", is_root()) {
         return;
