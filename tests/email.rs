@@ -12,7 +12,7 @@ use longhaul::clock::Clock;
 use longhaul::config::{Email, SmtpTls};
 use longhaul::model::{Fact, Failure, FailureKind};
 use longhaul::notify::email::{Mailer, probe};
-use longhaul::notify::outbox::Outbox;
+use longhaul::notify::outbox::{Outbox, Whom};
 use longhaul::notify::sender::{self, Deliver, Outcome, Pace};
 use longhaul::notify::{Message, Purpose, Severity};
 use support::smtp::{Fault, Mode, Options, Server, decode};
@@ -57,7 +57,7 @@ fn numbered(number: u32) -> Message {
 }
 
 fn deliver(config: &Email) -> Outcome {
-    Mailer::new(config.clone(), ANSWER).deliver(&message(), None)
+    Mailer::new(config.clone(), ANSWER).deliver(&message(), &Whom::default())
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn a_date_after_the_year_9999_and_an_odd_id_in_the_outbox_are_survived() {
     let server = Server::start(Options { mode: Mode::Plain, ..Options::default() });
     let mailer = Mailer::new(config(&server, SmtpTls::None), ANSWER);
     let odd = Message { id: "a\"b".into(), ..message() };
-    let outcome = mailer.deliver(&odd, None);
+    let outcome = mailer.deliver(&odd, &Whom::default());
     assert!(
         matches!(&outcome, Outcome::Failed { failure, permanent: true, .. } if failure.message.contains("damaged"))
     );
     let late = Message { created: 1e18, ..message() };
-    assert_eq!(mailer.deliver(&late, None), Outcome::Accepted);
+    assert_eq!(mailer.deliver(&late, &Whom::default()), Outcome::Accepted);
     assert_eq!(server.wait_for(1)[0].header("Date").as_deref(), Some("Fri, 31 Dec 9999 23:59:59 +0000"));
 }
 
@@ -232,7 +232,7 @@ fn every_fault_has_its_words() {
             _ => (ANSWER, ANSWER),
         };
         let mailer = Mailer::new(config(&server, row.tls), answer).content_within(content);
-        let (failure, permanent, only_this, unanswered) = match mailer.deliver(&message(), None) {
+        let (failure, permanent, only_this, unanswered) = match mailer.deliver(&message(), &Whom::default()) {
             Outcome::Failed { failure, permanent, only_this } => (failure, permanent, only_this, false),
             Outcome::Unanswered { failure } => (failure, false, false, true),
             other => panic!("{}: {other:?}", row.name),
@@ -381,14 +381,59 @@ fn no_password_in_clear_by_accident() {
 fn one_bad_recipient_keeps_the_mail_from_nobody_else() {
     let server = Server::start(Options { fault: Fault::Rcpt550For("me@example.org".into()), ..Options::default() });
     let config = config(&server, SmtpTls::None);
-    let Outcome::Partly { owed, failure, permanent: true } = deliver(&config) else { panic!("it went to one") };
-    assert_eq!(owed, ["Me <me@example.org>"]);
+    let Outcome::Partly { had_by, failure, permanent: true } = deliver(&config) else { panic!("it went to one") };
+    assert_eq!(had_by, ["you@example.org"]);
     assert!(failure.message.contains("550 5.1.1 no such user"), "{}", failure.message);
     assert_eq!(server.wait_for(1)[0].to, ["you@example.org"]);
     // Only who has not got it is tried again.
     server.set_fault(Fault::None);
-    assert_eq!(Mailer::new(config, ANSWER).deliver(&message(), Some(&owed)), Outcome::Accepted);
+    let mailer = Mailer::new(config, ANSWER);
+    assert_eq!(mailer.deliver(&message(), &Whom { had_by, recipients: None }), Outcome::Accepted);
     assert_eq!(server.wait_for(2)[1].to, ["me@example.org"]);
+    // A file of before, which says who is owed it, in other words by now, or nobody who is configured still.
+    let only = |typed: &str| Whom { had_by: Vec::new(), recipients: Some(vec![typed.to_owned()]) };
+    assert_eq!(mailer.deliver(&message(), &only("Myself <me@example.org>")), Outcome::Accepted);
+    assert_eq!(server.wait_for(3)[2].to, ["me@example.org"]);
+    assert_eq!(mailer.deliver(&message(), &only("gone@example.org")), Outcome::Accepted);
+    assert_eq!(server.received().len(), 3);
+}
+
+/// Whoever has it does not get it again, however the others are called by now; and who is there only now gets it.
+#[test]
+fn correcting_a_recipient_mails_only_who_has_not_got_it() {
+    let server = Server::start(Options { fault: Fault::Rcpt550For("me@example.org".into()), ..Options::default() });
+    let config = config(&server, SmtpTls::None);
+    let to = |to: &[&str]| Email { to: to.iter().map(|to| (*to).into()).collect(), ..config.clone() };
+    let folder = tempfile::tempdir().unwrap();
+    let (facts, seen) = mpsc::channel();
+    let report = move |observation: longhaul::model::Observation| drop(facts.send(observation.fact));
+    let start = || {
+        let (mailer, outbox) = (Mailer::new(config.clone(), ANSWER), Outbox::open(folder.path()));
+        sender::start(mailer, outbox, Clock::start(), Pace::default(), report.clone()).unwrap()
+    };
+    let until =
+        |wanted: &dyn Fn(&Fact) -> bool| while !wanted(&seen.recv_timeout(DEADLINE).expect("the fact comes")) {};
+    let owed = |fact: &Fact| matches!(fact, Fact::Delivery { failure: Some(_), .. });
+    let empty = |fact: &Fact| *fact == Fact::Outbox { length: 0, durable: true };
+
+    let handle = start();
+    assert!(handle.submit(vec![numbered(1)]));
+    until(&owed);
+    assert_eq!(server.wait_for(1)[0].to, ["you@example.org"]);
+    handle.deliver_by(Mailer::new(to(&["Right <right@example.org>", "You <you@example.org>"]), ANSWER));
+    until(&empty);
+    assert_eq!(server.received().iter().map(|mail| mail.to.clone()).collect::<Vec<_>>()[1..], [["right@example.org"]]);
+    assert!(handle.stop());
+
+    // Taken out instead: everybody who is configured has it.
+    let handle = start();
+    assert!(handle.submit(vec![numbered(2)]));
+    until(&owed);
+    assert_eq!(server.wait_for(3)[2].to, ["you@example.org"]);
+    handle.deliver_by(Mailer::new(to(&["you@example.org"]), ANSWER));
+    until(&empty);
+    assert_eq!(server.received().len(), 3);
+    assert!(handle.stop());
 }
 
 #[test]
@@ -422,7 +467,7 @@ fn a_delivery_to_a_server_that_trickles_ends() {
     let server = Server::start(Options { fault: Fault::Trickle, ..Options::default() });
     let config = config(&server, SmtpTls::None);
     let (done, ended) = mpsc::channel();
-    let work = move || done.send(Mailer::new(config, SILENCE).deliver(&message(), None)).unwrap();
+    let work = move || done.send(Mailer::new(config, SILENCE).deliver(&message(), &Whom::default())).unwrap();
     std::thread::Builder::new().spawn(work).unwrap();
     let Ok(Outcome::Failed { failure, permanent: false, .. }) = ended.recv_timeout(DEADLINE) else { panic!("it ends") };
     assert_eq!(failure.kind, FailureKind::Timeout);

@@ -48,12 +48,31 @@ const SUFFIX: &str = ".json";
 pub struct Entry {
     /// What to send.
     pub message: Message,
-    /// Who has not got it yet; `None` is every configured recipient.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub recipients: Option<Vec<String>>,
+    /// Whom to.
+    #[serde(flatten)]
+    pub whom: Whom,
     /// Since when the server refuses all of those for good, or does not say that it has the message, in Unix seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub refused_since: Option<f64>,
+}
+
+/// Who has to get a message: whoever is configured by then and has not got it. Kept is who has it and not who is owed it, since
+/// a recipient who is refused is corrected in the configuration: then the right one gets it, and nobody twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whom {
+    /// Addresses that have it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub had_by: Vec<String>,
+    /// Nobody but these, as they stood in the configuration: from files of before [`Self::had_by`] was written.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub recipients: Option<Vec<String>>,
+}
+
+impl Whom {
+    /// Whether this address has it already.
+    pub fn has(&self, address: &str) -> bool {
+        self.had_by.iter().any(|had| had.eq_ignore_ascii_case(address))
+    }
 }
 
 /// The files under the queue: a seam for tests that fail or crash at each operation.
@@ -184,9 +203,9 @@ impl<S: Store> Outbox<S> {
     pub fn accept(&mut self, message: Message) -> bool {
         let id = message.id.clone();
         // Whoever already got an earlier writing of it is not asked for again.
-        let (recipients, refused_since) =
-            self.entries.remove(&id).map_or((None, None), |old| (old.recipients, old.refused_since));
-        self.entries.insert(id.clone(), Entry { message, recipients, refused_since });
+        let (whom, refused_since) =
+            self.entries.remove(&id).map_or((Whom::default(), None), |old| (old.whom, old.refused_since));
+        self.entries.insert(id.clone(), Entry { message, whom, refused_since });
         self.unremoved.remove(&id);
         self.unwritten.insert(id);
         self.shrink();
@@ -294,13 +313,14 @@ impl<S: Store> Outbox<S> {
         self.catch_up();
     }
 
-    /// It is still owed to `recipients`; `refused_since` when the server refuses them for good.
-    pub fn still_owed(&mut self, id: &str, recipients: Option<Vec<String>>, refused_since: Option<f64>) {
+    /// These addresses have it as well by now, and others have not; `refused_since` when the server refuses them for good.
+    pub fn still_owed(&mut self, id: &str, mut had_by: Vec<String>, refused_since: Option<f64>) {
         let Some(entry) = self.entries.get_mut(id) else { return };
-        if (&entry.recipients, entry.refused_since) == (&recipients, refused_since) {
+        had_by.retain(|address| !entry.whom.has(address));
+        if had_by.is_empty() && entry.refused_since == refused_since {
             return;
         }
-        entry.recipients = recipients;
+        entry.whom.had_by.append(&mut had_by);
         entry.refused_since = refused_since;
         self.unwritten.insert(id.to_owned());
         self.catch_up();

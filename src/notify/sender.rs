@@ -33,7 +33,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::message::Message;
-use super::outbox::{Entry, Outbox, Store};
+use super::outbox::{Entry, Outbox, Store, Whom};
 use crate::clock::Clock;
 use crate::model::{Fact, Failure, FailureKind, Observation, SourceId, Time};
 
@@ -45,22 +45,22 @@ const AT_ONCE: usize = 4;
 
 /// Delivers one message, now, blocking, and comes back within minutes whatever the server does.
 pub trait Deliver: Send + Sync + 'static {
-    /// To `recipients`, or to everybody who is configured.
-    fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome;
+    /// To everybody who is configured and has not got it.
+    fn deliver(&self, message: &Message, whom: &Whom) -> Outcome;
 }
 
 /// What became of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// The server took it for everybody.
+    /// The server took it for everybody who had not got it.
     Accepted,
-    /// The server took it for some and refused these.
+    /// The server took it for some and refused others.
     Partly {
-        /// Who is owed it.
-        owed: Vec<String>,
+        /// The addresses that have it.
+        had_by: Vec<String>,
         /// Why.
         failure: Failure,
-        /// All of those were refused for good.
+        /// All of those others were refused for good.
         permanent: bool,
     },
     /// It went to nobody.
@@ -344,13 +344,14 @@ impl<S: Store> Sender<S> {
     fn spawn(&self, entry: Entry, attempt: u64) -> io::Result<()> {
         let (deliver, events) = (Arc::clone(&self.deliver), self.events.clone());
         let work = move || {
-            let Entry { message, recipients, .. } = entry;
-            let outcome = catch_unwind(AssertUnwindSafe(|| deliver.deliver(&message, recipients.as_deref())))
-                .unwrap_or_else(|_| Outcome::Failed {
+            let Entry { message, whom, .. } = entry;
+            let outcome = catch_unwind(AssertUnwindSafe(|| deliver.deliver(&message, &whom))).unwrap_or_else(|_| {
+                Outcome::Failed {
                     failure: Failure::new(FailureKind::Internal, "sending a mail panicked: please report this"),
                     permanent: true,
                     only_this: true,
-                });
+                }
+            });
             // Nobody listens any more when we were stopped.
             let _ = events.send(Event::Done { id: message.id, attempt, outcome });
         };
@@ -384,16 +385,16 @@ impl<S: Store> Sender<S> {
                 self.failures = 0;
                 self.delivery(None);
             }
-            Outcome::Partly { owed, failure, permanent } => {
+            Outcome::Partly { had_by, failure, permanent } => {
                 self.failures = 0;
                 self.delivery(None);
-                self.owe(id, Some(owed), &failure, Why::refused(permanent));
+                self.owe(id, had_by, &failure, Why::refused(permanent));
                 self.delivery(Some(failure));
             }
             Outcome::Failed { failure, permanent, only_this } => {
                 let why = Why::refused(permanent);
                 if only_this {
-                    self.owe_as_before(id, &failure, why);
+                    self.owe(id, Vec::new(), &failure, why);
                 } else {
                     // Puts all messages off.
                     self.all_wait_until = Some(self.clock.now() + self.wait(why, Duration::ZERO));
@@ -401,7 +402,7 @@ impl<S: Store> Sender<S> {
                 self.failed(&running, failure);
             }
             Outcome::Unanswered { failure } => {
-                self.owe_as_before(id, &failure, Why::Open);
+                self.owe(id, Vec::new(), &failure, Why::Open);
                 self.failed(&running, failure);
             }
         }
@@ -414,13 +415,8 @@ impl<S: Store> Sender<S> {
         }
     }
 
-    fn owe_as_before(&mut self, id: &str, failure: &Failure, why: Why) {
-        let recipients = lock(&self.outbox).get(id).and_then(|entry| entry.recipients.clone());
-        self.owe(id, recipients, failure, why);
-    }
-
-    /// Puts one message off.
-    fn owe(&mut self, id: &str, recipients: Option<Vec<String>>, failure: &Failure, why: Why) {
+    /// Puts one message off, which these addresses have by now.
+    fn owe(&mut self, id: &str, had_by: Vec<String>, failure: &Failure, why: Why) {
         let now = self.clock.now();
         let mut outbox = lock(&self.outbox);
         let since = outbox.get(id).and_then(|entry| entry.refused_since);
@@ -436,7 +432,7 @@ impl<S: Store> Sender<S> {
             );
             return;
         }
-        outbox.still_owed(id, recipients, since);
+        outbox.still_owed(id, had_by, since);
         drop(outbox);
         let span = self.wait(why, Duration::try_from_secs_f64(so_far).unwrap_or_default());
         self.wait_until.insert(id.to_owned(), now + span);

@@ -11,6 +11,7 @@ use super::failure::Refusal;
 use crate::config::Email;
 use crate::model::{Failure, FailureKind};
 use crate::notify::message::{Message, Severity};
+use crate::notify::outbox::Whom;
 
 /// Of the year 9999, in Unix seconds: a later date panics in the library.
 const LAST_SECOND: f64 = 253_402_300_799.0;
@@ -65,8 +66,9 @@ header!(
     "X-Priority"
 );
 
-/// Builds the letter for `recipients`, or for all that are configured. The header `To` names all of them either way.
-pub(super) fn build(message: &Message, config: &Email, recipients: Option<&[String]>) -> Result<Letter, Refusal> {
+/// Builds the letter for whoever is configured and has not got it; `None` when everybody has it. The header `To` names all
+/// that are configured either way.
+pub(super) fn build(message: &Message, config: &Email, whom: &Whom) -> Result<Option<Letter>, Refusal> {
     // It becomes a boundary between parts, which the library takes for well-formed.
     if !message.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(refuse(format!("the mail {:?} has an id that is none: its file is damaged", message.id)));
@@ -93,16 +95,22 @@ pub(super) fn build(message: &Message, config: &Email, recipients: Option<&[Stri
         builder = builder.to(mailbox.clone());
         all.push((typed.clone(), mailbox.email));
     }
-    // Who is not configured any more is not written to any more.
-    let recipients: Vec<_> =
-        all.iter().filter(|(typed, _)| recipients.is_none_or(|wanted| wanted.contains(typed))).cloned().collect();
-    let recipients = if recipients.is_empty() { all } else { recipients };
+    // By addresses, since who was corrected may be another name of the same.
+    let only: Option<Vec<Address>> = whom.recipients.as_ref().map(|only| {
+        only.iter().filter_map(|typed| typed.parse::<Mailbox>().ok()).map(|mailbox| mailbox.email).collect()
+    });
+    let is_nobody = all.is_empty();
+    all.retain(|(_, address)| !whom.has(address.as_ref()) && only.as_ref().is_none_or(|only| only.contains(address)));
+    let recipients = all;
+    if recipients.is_empty() && !is_nobody {
+        return Ok(None);
+    }
     let addresses = recipients.iter().map(|(_, address)| address.clone()).collect();
     let envelope = Envelope::new(Some(from.email.clone()), addresses)
         .map_err(|error| refuse(format!("notify.email.to names nobody: {error}")))?;
     let letter = body(builder.envelope(envelope), message)
         .map_err(|error| refuse(format!("the mail {} cannot be written: {error}", message.id)))?;
-    Ok(Letter { sender: from.email, recipients, content: letter.formatted() })
+    Ok(Some(Letter { sender: from.email, recipients, content: letter.formatted() }))
 }
 
 fn body(builder: MessageBuilder, message: &Message) -> Result<lettre::Message, lettre::error::Error> {

@@ -33,6 +33,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension};
 use self::envelope::Letter;
 use self::failure::{Refusal, Step};
 use super::message::Message;
+use super::outbox::Whom;
 use super::sender::{Deliver, Outcome};
 use crate::config::{Email, SmtpTls};
 use crate::model::{Failure, FailureKind};
@@ -153,17 +154,17 @@ impl Mailer {
         let mut connection = self.connect().await?;
         let sender = Mail::new(Some(letter.sender.clone()), vec![]);
         self.step(Step::Sender, connection.command(sender)).await?;
-        let mut refused: Vec<(String, Refusal)> = Vec::new();
-        let mut accepted = false;
+        let mut refused = Vec::new();
+        let mut accepted = Vec::new();
         for (typed, address) in &letter.recipients {
             let recipient = connection.command(Rcpt::new(address.clone(), vec![]));
             match self.step(Step::Recipient(typed), recipient).await {
-                Ok(_) => accepted = true,
-                Err(refusal) if refusal.only_this => refused.push((typed.clone(), refusal)),
+                Ok(_) => accepted.push(address.to_string()),
+                Err(refusal) if refusal.only_this => refused.push(refusal),
                 Err(refusal) => return Err(refusal),
             }
         }
-        if accepted {
+        if !accepted.is_empty() {
             self.step(Step::Data, connection.command(Data)).await?;
         }
         Ok(Open { connection, accepted, refused })
@@ -185,23 +186,23 @@ impl Mailer {
         }
     }
 
-    async fn send(&self, message: &Message, recipients: Option<&[String]>) -> Result<Sent, Outcome> {
-        let letter = envelope::build(message, &self.config, recipients)?;
-        let opening = tokio::time::timeout(LONGEST, self.open(&letter)).await;
+    async fn send(&self, letter: &Letter) -> Result<Sent, Outcome> {
+        let opening = tokio::time::timeout(LONGEST, self.open(letter)).await;
         let Open { mut connection, accepted, refused } = opening.map_err(|_| {
             let failure = failure::too_slow(&self.config, LONGEST);
             // It may be the recipients of this one that take so long.
             Outcome::Failed { failure, permanent: false, only_this: true }
         })??;
-        if accepted {
-            self.deliver_content(&mut connection, &letter).await?;
+        if !accepted.is_empty() {
+            self.deliver_content(&mut connection, letter).await?;
         }
-        let permanent = refused.iter().all(|(_, refusal)| refusal.permanent);
-        let owed: Vec<String> = refused.iter().map(|(typed, _)| typed.clone()).collect();
-        let outcome = match (accepted, refused.into_iter().next()) {
-            (_, None) => Outcome::Accepted,
-            (true, Some((_, refusal))) => Outcome::Partly { owed, failure: refusal.failure, permanent },
-            (false, Some((_, refusal))) => Outcome::Failed { failure: refusal.failure, permanent, only_this: true },
+        let permanent = refused.iter().all(|refusal| refusal.permanent);
+        let outcome = match refused.into_iter().next() {
+            None => Outcome::Accepted,
+            Some(refusal) if accepted.is_empty() => {
+                Outcome::Failed { failure: refusal.failure, permanent, only_this: true }
+            }
+            Some(refusal) => Outcome::Partly { had_by: accepted, failure: refusal.failure, permanent },
         };
         Ok(Sent { outcome, connection })
     }
@@ -210,9 +211,10 @@ impl Mailer {
 /// A server that was told about a mail, and waits for it if anybody may get it.
 struct Open {
     connection: AsyncSmtpConnection,
-    accepted: bool,
-    /// Who may not.
-    refused: Vec<(String, Refusal)>,
+    /// The addresses that may.
+    accepted: Vec<String>,
+    /// Why others may not.
+    refused: Vec<Refusal>,
 }
 
 /// A mail that the server has, and the goodbye that is still owed.
@@ -227,9 +229,14 @@ async fn leave(mut connection: AsyncSmtpConnection) {
 }
 
 impl Deliver for Mailer {
-    fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome {
+    fn deliver(&self, message: &Message, whom: &Whom) -> Outcome {
+        let letter = match envelope::build(message, &self.config, whom) {
+            Ok(Some(letter)) => letter,
+            Ok(None) => return Outcome::Accepted,
+            Err(refusal) => return refusal.into(),
+        };
         let work = async {
-            match self.send(message, recipients).await {
+            match self.send(&letter).await {
                 Ok(Sent { outcome, connection }) => {
                     leave(connection).await;
                     outcome

@@ -198,10 +198,11 @@ fn who_got_it_does_not_get_it_again() {
     let disk = Disk::default();
     let mut outbox = Outbox::with_store(disk.clone(), 100);
     outbox.accept(message("1", Purpose::Firing));
-    outbox.still_owed("1", Some(vec!["b@example.org".into()]), Some(5.0));
+    outbox.still_owed("1", vec!["a@example.org".into()], Some(4.0));
+    outbox.still_owed("1", vec!["A@example.org".into(), "b@example.org".into()], Some(5.0));
     outbox.accept(message("1", Purpose::Firing));
     let again = Outbox::with_store(disk, 100).next(|_| false).unwrap();
-    assert_eq!(again.recipients.as_deref(), Some(&["b@example.org".to_owned()][..]));
+    assert_eq!(again.whom.had_by, ["a@example.org", "b@example.org"]);
     assert_eq!(again.refused_since, Some(5.0));
 }
 

@@ -10,20 +10,20 @@ use crate::clock::Clock;
 use crate::model::{Fact, Failure, FailureKind, Observation};
 use crate::notify::Purpose;
 use crate::notify::message::Message;
-use crate::notify::outbox::{Folder, Outbox};
+use crate::notify::outbox::{Folder, Outbox, Whom};
 use crate::notify::sender::{Deliver, Handle, Outcome, Pace, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 struct Scripted {
-    begun: Sender<(String, Option<Vec<String>>)>,
+    begun: Sender<(String, Whom)>,
     outcomes: Mutex<Receiver<Option<Outcome>>>,
 }
 
 impl Deliver for Scripted {
-    fn deliver(&self, message: &Message, recipients: Option<&[String]>) -> Outcome {
-        let _ = self.begun.send((message.id.clone(), recipients.map(<[String]>::to_vec)));
+    fn deliver(&self, message: &Message, whom: &Whom) -> Outcome {
+        let _ = self.begun.send((message.id.clone(), whom.clone()));
         let outcome = self.outcomes.lock().unwrap_or_else(|held| held.into_inner()).recv();
         match outcome {
             Ok(Some(outcome)) => outcome,
@@ -36,7 +36,7 @@ impl Deliver for Scripted {
 
 struct Stage {
     handle: Handle<Folder>,
-    begun: Receiver<(String, Option<Vec<String>>)>,
+    begun: Receiver<(String, Whom)>,
     outcomes: Sender<Option<Outcome>>,
     facts: Receiver<Fact>,
     folder: tempfile::TempDir,
@@ -227,10 +227,10 @@ fn only_who_has_not_got_it_is_tried_again() {
     stage.submit(&["1"]);
     assert_eq!(stage.begins(), "1");
     let failure = Failure::new(FailureKind::Status, "greylisted");
-    stage.ends(Outcome::Partly { owed: vec!["b@example.org".into()], failure, permanent: false });
+    stage.ends(Outcome::Partly { had_by: vec!["a@example.org".into()], failure, permanent: false });
     assert_eq!((stage.delivery(), stage.delivery()), (None, Some(FailureKind::Status)));
-    let (id, recipients) = stage.begun.recv_timeout(PATIENCE).unwrap();
-    assert_eq!((id.as_str(), recipients), ("1", Some(vec!["b@example.org".to_owned()])));
+    let (id, whom) = stage.begun.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((id.as_str(), whom), ("1", Whom { had_by: vec!["a@example.org".to_owned()], recipients: None }));
 }
 
 /// lettre/lettre#1027: a server that holds a connection for ever.
