@@ -461,6 +461,17 @@ fn a_probe_of_a_server_that_trickles_ends() {
     assert_eq!(ended.recv_timeout(DEADLINE), Ok(FailureKind::Timeout));
 }
 
+/// The library reads a line whole before it looks at its length.
+#[test]
+fn a_server_that_floods_does_not_decide_how_much_memory_is_used() {
+    for (mode, tls) in [(Mode::Plain, SmtpTls::None), (Mode::Implicit, SmtpTls::Implicit)] {
+        let server = Server::start(Options { mode, fault: Fault::Flood, ..Options::default() });
+        let failure = probe(&config(&server, tls), ANSWER, DEADLINE).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::TooLarge, "{}", failure.message);
+        assert!(failure.message.contains("1 MiB"), "{}", failure.message);
+    }
+}
+
 /// The sibling: a server that trickles while it takes a mail ends as well, however it satisfies each read.
 #[test]
 fn a_delivery_to_a_server_that_trickles_ends() {

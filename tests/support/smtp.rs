@@ -52,6 +52,8 @@ pub enum Fault {
     Silent,
     /// Sends a byte of a line that never ends, again and again.
     Trickle,
+    /// Sends a line of 64 MiB, and then nothing.
+    Flood,
     DropOnConnect,
     Banner421,
     Banner554,
@@ -355,6 +357,14 @@ fn serve(stream: TcpStream, options: &Options, tls: Arc<ServerConfig>, shared: &
             session.wire.write(b"2")?;
             session.fill()?;
         },
+        Fault::Flood => {
+            for _ in 0..1024 {
+                session.wire.write(&[b'2'; 64 << 10])?;
+            }
+            loop {
+                session.fill()?;
+            }
+        }
         Fault::DropOnConnect => return Ok(()),
         Fault::Banner421 => return session.say("421 4.3.2 busy, come back later"),
         Fault::Banner554 => return session.say("554 5.7.1 no mail from your network"),

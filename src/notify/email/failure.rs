@@ -12,6 +12,7 @@ use std::time::Duration;
 use lettre::transport::smtp::Error;
 use tokio_rustls::rustls::{self, CertificateError};
 
+use super::wire::Flood;
 use crate::config::{Email, SmtpTls};
 use crate::model::{Failure, FailureKind};
 use crate::notify::human;
@@ -98,10 +99,10 @@ pub(super) fn describe(step: Step<'_>, error: &Error, config: &Email) -> Refusal
     if let Some(tls) = cause::<rustls::Error>(error) {
         return tls_failure(tls, config);
     }
+    if let Some(flood) = cause::<Flood>(error) {
+        return passing(FailureKind::TooLarge, format!("{} is no mail server, or in trouble: {flood}", server(config)));
+    }
     match cause::<std::io::Error>(error).map(std::io::Error::kind) {
-        Some(ErrorKind::ConnectionRefused) => {
-            passing(FailureKind::Refused, format!("nobody listens on {}", server(config)))
-        }
         // A read timeout of a socket is "would block" on Linux.
         Some(ErrorKind::TimedOut | ErrorKind::WouldBlock) => silent(step, config),
         Some(ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe) => {
@@ -117,6 +118,18 @@ pub(super) fn describe(step: Step<'_>, error: &Error, config: &Email) -> Refusal
             FailureKind::Network,
             format!("{} answered strangely while {}: {}", server(config), step.doing(), quote(error)),
         ),
+    }
+}
+
+/// There is no connection.
+pub(super) fn unreachable(error: &std::io::Error, config: &Email) -> Refusal {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => passing(FailureKind::Refused, format!("nobody listens on {}", server(config))),
+        ErrorKind::TimedOut => silent(Step::Greeting, config),
+        _ => {
+            let words = human::line(&redact(&error.to_string()), QUOTE);
+            passing(FailureKind::Network, format!("cannot reach {}: {words}", server(config)))
+        }
     }
 }
 

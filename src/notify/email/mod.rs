@@ -14,11 +14,11 @@
 //! The answer to the mail itself has [`LONGEST`] alone. Until it is there nobody knows who has the mail: a filter may look
 //! through it for minutes, and who leaves earlier sends it again, and it arrives each time. So a mail without an answer,
 //! or whose connection broke while it was sent, is [`Outcome::Unanswered`]: about this mail only, since it may be what the
-//! server cannot stomach, and tried again ever more rarely. That others do not wait is the sender's business. lettre also reads a line of an answer whole before it looks at its length: a server that floods without
-//! a line end costs memory for the time of an answer.
+//! server cannot stomach, and tried again ever more rarely. That others do not wait is the sender's business.
 
 mod envelope;
 mod failure;
+mod wire;
 
 use std::io::Read;
 use std::path::Path;
@@ -91,9 +91,8 @@ impl Mailer {
         };
         let wrapped = tls.clone().filter(|_| config.tls == SmtpTls::Implicit);
         let hello = hello();
-        let server = (config.host.as_str(), config.port);
-        let connecting = AsyncSmtpConnection::connect_tokio1(server, None, &hello, wrapped, None);
-        let mut connection = self.step(Step::Greeting, connecting).await?;
+        let greeting = tokio::time::timeout(self.answer, self.greeting(wrapped, &hello)).await;
+        let mut connection = greeting.map_err(|_| failure::silent(Step::Greeting, config))??;
         if let (SmtpTls::Starttls, Some(tls)) = (config.tls, tls) {
             if !connection.server_info().supports_feature(Extension::StartTls) {
                 return Err(failure::no_starttls(config));
@@ -110,6 +109,18 @@ impl Mailer {
             authenticating.map_err(|refusal| refusal.without(&password))?;
         }
         Ok(connection)
+    }
+
+    async fn greeting(&self, tls: Option<TlsParameters>, hello: &ClientId) -> Result<AsyncSmtpConnection, Refusal> {
+        let config = &self.config;
+        let connected = wire::connect(&config.host, config.port).await;
+        let mut stream = connected.map_err(|error| failure::unreachable(&error, config))?;
+        if let Some(tls) = tls {
+            let secured = wire::secure(stream, tls).await;
+            stream = secured.map_err(|error| failure::describe(Step::Greeting, &error, config))?;
+        }
+        let connection = AsyncSmtpConnection::connect_with_transport(stream, hello).await;
+        connection.map_err(|error| failure::describe(Step::Greeting, &error, config))
     }
 
     /// One step of the conversation, for as long as an answer may take.
@@ -255,7 +266,9 @@ pub fn probe(config: &Email, answer: Duration, deadline: Duration) -> Result<Pro
         let connection = tokio::time::timeout(deadline, mailer.connect()).await;
         let connection =
             connection.map_err(|_| failure::too_slow(config, deadline))?.map_err(|refusal| refusal.failure)?;
-        let probed = Probed { tls: connection.is_encrypted(), authenticated: mailer.config.username.is_some() };
+        // Of TLS from the first byte the connection does not know.
+        let tls = config.tls == SmtpTls::Implicit || connection.is_encrypted();
+        let probed = Probed { tls, authenticated: mailer.config.username.is_some() };
         leave(connection).await;
         Ok(probed)
     };
