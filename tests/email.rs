@@ -11,6 +11,7 @@ use std::time::Duration;
 use longhaul::clock::Clock;
 use longhaul::config::{Email, SmtpTls};
 use longhaul::model::{Fact, Failure, FailureKind};
+use longhaul::notify::brink::Brink;
 use longhaul::notify::email::{Mailer, probe};
 use longhaul::notify::outbox::{Outbox, Whom};
 use longhaul::notify::sender::{self, Deliver, Outcome, Pace};
@@ -57,7 +58,7 @@ fn numbered(number: u32) -> Message {
 }
 
 fn deliver(config: &Email) -> Outcome {
-    Mailer::new(config.clone(), ANSWER).deliver(&message(), &Whom::default())
+    Mailer::new(config.clone(), ANSWER).deliver(&message(), &Whom::default(), &Brink::default())
 }
 
 #[test]
@@ -118,12 +119,12 @@ fn a_date_after_the_year_9999_and_an_odd_id_in_the_outbox_are_survived() {
     let server = Server::start(Options { mode: Mode::Plain, ..Options::default() });
     let mailer = Mailer::new(config(&server, SmtpTls::None), ANSWER);
     let odd = Message { id: "a\"b".into(), ..message() };
-    let outcome = mailer.deliver(&odd, &Whom::default());
+    let outcome = mailer.deliver(&odd, &Whom::default(), &Brink::default());
     assert!(
         matches!(&outcome, Outcome::Failed { failure, permanent: true, .. } if failure.message.contains("damaged"))
     );
     let late = Message { created: 1e18, ..message() };
-    assert_eq!(mailer.deliver(&late, &Whom::default()), Outcome::Accepted);
+    assert_eq!(mailer.deliver(&late, &Whom::default(), &Brink::default()), Outcome::Accepted);
     assert_eq!(server.wait_for(1)[0].header("Date").as_deref(), Some("Fri, 31 Dec 9999 23:59:59 +0000"));
 }
 
@@ -232,11 +233,12 @@ fn every_fault_has_its_words() {
             _ => (ANSWER, ANSWER),
         };
         let mailer = Mailer::new(config(&server, row.tls), answer).content_within(content);
-        let (failure, permanent, only_this, unanswered) = match mailer.deliver(&message(), &Whom::default()) {
-            Outcome::Failed { failure, permanent, only_this } => (failure, permanent, only_this, false),
-            Outcome::Unanswered { failure } => (failure, false, false, true),
-            other => panic!("{}: {other:?}", row.name),
-        };
+        let (failure, permanent, only_this, unanswered) =
+            match mailer.deliver(&message(), &Whom::default(), &Brink::default()) {
+                Outcome::Failed { failure, permanent, only_this } => (failure, permanent, only_this, false),
+                Outcome::Unanswered { failure } => (failure, false, false, true),
+                other => panic!("{}: {other:?}", row.name),
+            };
         assert_eq!(failure.kind, row.kind, "{}: {}", row.name, failure.message);
         for words in row.says {
             assert!(failure.message.contains(words), "{}: {words:?} is not in {:?}", row.name, failure.message);
@@ -388,13 +390,13 @@ fn one_bad_recipient_keeps_the_mail_from_nobody_else() {
     // Only who has not got it is tried again.
     server.set_fault(Fault::None);
     let mailer = Mailer::new(config, ANSWER);
-    assert_eq!(mailer.deliver(&message(), &Whom { had_by, recipients: None }), Outcome::Accepted);
+    assert_eq!(mailer.deliver(&message(), &Whom { had_by, recipients: None }, &Brink::default()), Outcome::Accepted);
     assert_eq!(server.wait_for(2)[1].to, ["me@example.org"]);
     // A file of before, which says who is owed it, in other words by now, or nobody who is configured still.
     let only = |typed: &str| Whom { had_by: Vec::new(), recipients: Some(vec![typed.to_owned()]) };
-    assert_eq!(mailer.deliver(&message(), &only("Myself <me@example.org>")), Outcome::Accepted);
+    assert_eq!(mailer.deliver(&message(), &only("Myself <me@example.org>"), &Brink::default()), Outcome::Accepted);
     assert_eq!(server.wait_for(3)[2].to, ["me@example.org"]);
-    assert_eq!(mailer.deliver(&message(), &only("gone@example.org")), Outcome::Accepted);
+    assert_eq!(mailer.deliver(&message(), &only("gone@example.org"), &Brink::default()), Outcome::Accepted);
     assert_eq!(server.received().len(), 3);
 }
 
@@ -434,6 +436,16 @@ fn correcting_a_recipient_mails_only_who_has_not_got_it() {
     until(&empty);
     assert_eq!(server.received().len(), 3);
     assert!(handle.stop());
+}
+
+#[test]
+fn a_mail_that_was_not_sent_when_we_stop_is_not_sent_any_more() {
+    let server = Server::start(Options::default());
+    let brink = Brink::default();
+    assert!(!brink.close());
+    let mailer = Mailer::new(config(&server, SmtpTls::None), ANSWER);
+    let Outcome::Failed { .. } = mailer.deliver(&message(), &Whom::default(), &brink) else { panic!("it was sent") };
+    assert!(server.received().is_empty());
 }
 
 #[test]
@@ -478,7 +490,9 @@ fn a_delivery_to_a_server_that_trickles_ends() {
     let server = Server::start(Options { fault: Fault::Trickle, ..Options::default() });
     let config = config(&server, SmtpTls::None);
     let (done, ended) = mpsc::channel();
-    let work = move || done.send(Mailer::new(config, SILENCE).deliver(&message(), &Whom::default())).unwrap();
+    let work = move || {
+        done.send(Mailer::new(config, SILENCE).deliver(&message(), &Whom::default(), &Brink::default())).unwrap()
+    };
     std::thread::Builder::new().spawn(work).unwrap();
     let Ok(Outcome::Failed { failure, permanent: false, .. }) = ended.recv_timeout(DEADLINE) else { panic!("it ends") };
     assert_eq!(failure.kind, FailureKind::Timeout);

@@ -20,6 +20,7 @@ pub mod compose;
 pub mod html;
 pub mod human;
 
+pub mod brink;
 pub mod outbox;
 pub mod sender;
 

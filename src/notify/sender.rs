@@ -22,7 +22,9 @@
 //! `failed` as well. Not so rarely from the beginning on, since an alert that comes an hour late because its server was
 //! restarted in that moment is the greater harm.
 //!
-//! **Stopping** gives up the wait, not the message: it is on disk, or the disk is asked once more.
+//! **Stopping** gives up the wait, not the message: it is on disk, or the disk is asked once more. An attempt that has not
+//! sent the mail itself does not send it any more ([`Brink`]); for one that has, the server's word is waited for, for
+//! [`LAST_WORD`], since without it the next start mails it again.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::brink::Brink;
 use super::message::Message;
 use super::outbox::{Entry, Outbox, Store, Whom};
 use crate::clock::Clock;
@@ -46,7 +49,8 @@ const AT_ONCE: usize = 4;
 /// Delivers one message, now, blocking, and comes back within minutes whatever the server does.
 pub trait Deliver: Send + Sync + 'static {
     /// To everybody who is configured and has not got it.
-    fn deliver(&self, message: &Message, whom: &Whom) -> Outcome;
+    /// Asks `brink` before the mail itself is sent.
+    fn deliver(&self, message: &Message, whom: &Whom, brink: &Brink) -> Outcome;
 }
 
 /// What became of an attempt.
@@ -156,9 +160,12 @@ pub struct Handle<S> {
     ended: Receiver<()>,
 }
 
-/// For the thread to end after it was told so. It only ever waits for events and for the disk; a disk that hangs is
-/// left behind.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// At a stop, for the word of a server that has a mail. A stop has five seconds in all, and most of them are left here.
+const LAST_WORD: Duration = Duration::from_millis(2500);
+
+/// For the thread to end after it was told so. Besides for that word it only ever waits for events and for the disk; a
+/// disk that hangs is left behind.
+const FAREWELL: Duration = Duration::from_millis(3500);
 
 impl<S: Store> Handle<S> {
     /// Puts messages into the outbox and wakes the thread; true when these and all others are on disk, so that the state of
@@ -196,7 +203,7 @@ impl<S: Store> Handle<S> {
         let _ = self.events.send(Event::By(Arc::new(deliver)));
     }
 
-    /// Stops within a second, whatever the server and the disk do; false when the disk held it longer.
+    /// Stops within a few seconds, whatever the server and the disk do; false when the disk held it longer.
     pub fn stop(self) -> bool {
         let _ = self.events.send(Event::Stop);
         self.ended.recv_timeout(FAREWELL) == Err(RecvTimeoutError::Disconnected)
@@ -262,6 +269,7 @@ struct Sender<S> {
 struct Running {
     attempt: u64,
     started: Time,
+    brink: Arc<Brink>,
     /// Its deadline passed, and that was reported.
     overdue: bool,
 }
@@ -284,13 +292,23 @@ impl<S: Store> Sender<S> {
                     self.wait_until.clear();
                 }
                 Ok(Event::Done { id, attempt, outcome }) => self.done(&id, attempt, outcome),
-                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => {
-                    lock(&self.outbox).catch_up();
-                    return;
-                }
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Err(RecvTimeoutError::Timeout) => self.overdue(),
             }
             lock(&self.outbox).catch_up();
+        }
+    }
+
+    fn end(&mut self) {
+        self.running.retain(|_, running| running.brink.close());
+        lock(&self.outbox).catch_up();
+        let until = self.clock.now() + LAST_WORD;
+        while !self.running.is_empty() {
+            match self.inbox.recv_timeout(until.since(self.clock.now())) {
+                Ok(Event::Done { id, attempt, outcome }) => self.done(&id, attempt, outcome),
+                Ok(_) => {}
+                Err(_) => return,
+            }
         }
     }
 
@@ -329,9 +347,10 @@ impl<S: Store> Sender<S> {
         let id = entry.message.id.clone();
         self.attempts += 1;
         let attempt = self.attempts;
-        match self.spawn(entry, attempt) {
+        let brink = Arc::new(Brink::default());
+        match self.spawn(entry, attempt, Arc::clone(&brink)) {
             Ok(()) => {
-                self.running.insert(id, Running { attempt, started: now, overdue: false });
+                self.running.insert(id, Running { attempt, started: now, brink, overdue: false });
             }
             Err(error) => {
                 let failure = Failure::new(FailureKind::Io, format!("cannot start a thread to send mail: {error}"));
@@ -341,20 +360,20 @@ impl<S: Store> Sender<S> {
         }
     }
 
-    fn spawn(&self, entry: Entry, attempt: u64) -> io::Result<()> {
+    fn spawn(&self, entry: Entry, attempt: u64, brink: Arc<Brink>) -> io::Result<()> {
         let (deliver, events) = (Arc::clone(&self.deliver), self.events.clone());
-        let work = move || {
-            let Entry { message, whom, .. } = entry;
-            let outcome = catch_unwind(AssertUnwindSafe(|| deliver.deliver(&message, &whom))).unwrap_or_else(|_| {
-                Outcome::Failed {
-                    failure: Failure::new(FailureKind::Internal, "sending a mail panicked: please report this"),
-                    permanent: true,
-                    only_this: true,
-                }
-            });
-            // Nobody listens any more when we were stopped.
-            let _ = events.send(Event::Done { id: message.id, attempt, outcome });
-        };
+        let work =
+            move || {
+                let Entry { message, whom, .. } = entry;
+                let outcome = catch_unwind(AssertUnwindSafe(|| deliver.deliver(&message, &whom, &brink)))
+                    .unwrap_or_else(|_| Outcome::Failed {
+                        failure: Failure::new(FailureKind::Internal, "sending a mail panicked: please report this"),
+                        permanent: true,
+                        only_this: true,
+                    });
+                // Nobody listens any more when we were stopped.
+                let _ = events.send(Event::Done { id: message.id, attempt, outcome });
+            };
         thread::Builder::new().name("mail-attempt".into()).spawn(work).map(drop)
     }
 

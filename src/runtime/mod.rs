@@ -8,8 +8,9 @@
 //! two observations, and the sources follow it ([`watching`]); what stayed the same is not touched.
 //!
 //! Stopping: sources and listeners first, so that nothing new enters; then the core, which saves its state; then the
-//! sender, whose messages are on disk already. Nothing waits for what can hang: a worker in an uninterruptible call is
-//! left behind, and whoever calls [`Running::stop`] exits after [`SHUTDOWN_DEADLINE`] whatever is left.
+//! sender, whose messages are on disk already, and who waits a moment for a server that has a mail and has not said so.
+//! Nothing waits for what can hang: a worker in an uninterruptible call is left behind, and whoever calls [`Running::stop`]
+//! exits after [`SHUTDOWN_DEADLINE`] whatever is left.
 
 mod alertmanagers;
 mod heartbeat;

@@ -84,6 +84,31 @@ fn it_ends_in_time_whatever_hangs_and_the_next_starts_at_once() {
     drop(connection);
 }
 
+/// Whoever leaves while the server takes a mail mails it again after the next start.
+#[test]
+fn sigterm_while_the_server_takes_a_mail_waits_a_moment_for_its_word() {
+    let scene = Scene::new();
+    let mail = Server::start(Options { fault: Fault::HoldAnswer, ..Options::default() });
+    let rules = super::mail::rules(&scene);
+    let yaml = format!("jobs_dir: {}\n{rules}{}", scene.shown("jobs"), super::mail::notify(&mail, ""));
+    super::mail::put_stalled_job(&scene);
+    let mut sidecar = scene.start(&yaml);
+    mail.wait_for_hold();
+    sidecar.process.signal(Signal::SIGTERM);
+    wait_for("nobody listens", LIMIT, || super::support::try_get(&sidecar.address, "/-/ready").is_none().then_some(()));
+    // One that does not wait would be gone by then.
+    std::thread::park_timeout(Duration::from_millis(500));
+    mail.set_fault(Fault::None);
+    mail.release();
+    assert_eq!(sidecar.process.wait(super::support::sidecar::END), Some(0));
+    assert!(!scene.path("storage/outbox").read_dir().unwrap().any(|entry| entry.unwrap().path().is_file()));
+    let sidecar = scene.start(&yaml);
+    sidecar.until_metric("longhaul_outbox_length", |length| length == 0.0);
+    sidecar.until_polled("jobs_dir");
+    sidecar.end();
+    assert_eq!(mail.received().len(), 1);
+}
+
 #[test]
 fn sigterm_at_any_moment_of_the_start_is_an_end() {
     let scene = Scene::new();

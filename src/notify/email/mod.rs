@@ -32,6 +32,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension};
 
 use self::envelope::Letter;
 use self::failure::{Refusal, Step};
+use super::brink::Brink;
 use super::message::Message;
 use super::outbox::Whom;
 use super::sender::{Deliver, Outcome};
@@ -197,7 +198,7 @@ impl Mailer {
         }
     }
 
-    async fn send(&self, letter: &Letter) -> Result<Sent, Outcome> {
+    async fn send(&self, letter: &Letter, brink: &Brink) -> Result<Sent, Outcome> {
         let opening = tokio::time::timeout(LONGEST, self.open(letter)).await;
         let Open { mut connection, accepted, refused } = opening.map_err(|_| {
             let failure = failure::too_slow(&self.config, LONGEST);
@@ -205,6 +206,10 @@ impl Mailer {
             Outcome::Failed { failure, permanent: false, only_this: true }
         })??;
         if !accepted.is_empty() {
+            if !brink.cross() {
+                let failure = Failure::new(FailureKind::Network, "stopped before the mail was sent");
+                return Err(Outcome::Failed { failure, permanent: false, only_this: true });
+            }
             self.deliver_content(&mut connection, letter).await?;
         }
         let permanent = refused.iter().all(|refusal| refusal.permanent);
@@ -240,14 +245,14 @@ async fn leave(mut connection: AsyncSmtpConnection) {
 }
 
 impl Deliver for Mailer {
-    fn deliver(&self, message: &Message, whom: &Whom) -> Outcome {
+    fn deliver(&self, message: &Message, whom: &Whom, brink: &Brink) -> Outcome {
         let letter = match envelope::build(message, &self.config, whom) {
             Ok(Some(letter)) => letter,
             Ok(None) => return Outcome::Accepted,
             Err(refusal) => return refusal.into(),
         };
         let work = async {
-            match self.send(&letter).await {
+            match self.send(&letter, brink).await {
                 Ok(Sent { outcome, connection }) => {
                     leave(connection).await;
                     outcome

@@ -9,6 +9,7 @@ use super::outbox::message;
 use crate::clock::Clock;
 use crate::model::{Fact, Failure, FailureKind, Observation};
 use crate::notify::Purpose;
+use crate::notify::brink::Brink;
 use crate::notify::message::Message;
 use crate::notify::outbox::{Folder, Outbox, Whom};
 use crate::notify::sender::{Deliver, Handle, Outcome, Pace, start};
@@ -22,7 +23,9 @@ struct Scripted {
 }
 
 impl Deliver for Scripted {
-    fn deliver(&self, message: &Message, whom: &Whom) -> Outcome {
+    fn deliver(&self, message: &Message, whom: &Whom, brink: &Brink) -> Outcome {
+        // Whoever has this name is with the server already.
+        assert!(!message.id.starts_with("sent") || brink.cross());
         let _ = self.begun.send((message.id.clone(), whom.clone()));
         let outcome = self.outcomes.lock().unwrap_or_else(|held| held.into_inner()).recv();
         match outcome {
@@ -298,6 +301,33 @@ fn stopping_waits_for_no_server_and_the_next_start_sends_the_rest() {
     let stage = Stage::on(folder, pace());
     assert_eq!(stage.begins(), "1");
     drop(outcomes);
+}
+
+#[test]
+fn stopping_waits_for_the_word_of_a_server_that_has_the_mail() {
+    let stage = Stage::new(pace());
+    stage.submit(&["sent", "wait"]);
+    assert_eq!(stage.begins(), "sent");
+    let Stage { handle, folder, outcomes, begun, .. } = stage;
+    let (done, stopped) = mpsc::channel();
+    std::thread::Builder::new().spawn(move || done.send(handle.stop())).unwrap();
+    // One that does not wait is gone by then.
+    let _ = stopped.recv_timeout(Duration::from_millis(300));
+    outcomes.send(Some(Outcome::Accepted)).unwrap();
+    assert!(stopped.recv_timeout(PATIENCE).unwrap_or(false));
+    assert!(!folder.path().join("sent.json").exists());
+    assert!(folder.path().join("wait.json").is_file());
+    assert!(begun.try_recv().is_err(), "nothing new begins");
+}
+
+#[test]
+fn stopping_waits_for_that_word_for_seconds_only() {
+    let stage = Stage::new(pace());
+    stage.submit(&["sent"]);
+    assert_eq!(stage.begins(), "sent");
+    let Stage { handle, folder, .. } = stage;
+    assert!(handle.stop());
+    assert!(folder.path().join("sent.json").is_file());
 }
 
 #[test]
