@@ -206,6 +206,8 @@ impl Job {
     /// A progress source was read.
     pub fn read(&mut self, source: &SourceId, kind: SourceKind, reading: &Reading, at: Time) {
         let looked_at = self.looked_at();
+        let was_a_part = self.merged.counts_a_part(self.config.total);
+        let was_aside = self.merged.counts_aside(self.total());
         if let (Some(seen), Some(_)) = (self.readings.get_mut(source), &reading.first_pass)
             && seen.reading.first_pass.is_none()
         {
@@ -218,7 +220,7 @@ impl Job {
         let stands = Reading { lengths: None, ..reading.clone() };
         let seen = self.readings.insert(source.clone(), Seen { kind, reading: stands, at, before: false });
         self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
-        self.start_anew_if_it_did(seen.is_some_and(|seen| seen.before));
+        self.start_anew_if_it_did(seen.is_some_and(|seen| seen.before), was_a_part);
         if let (Some(before), Some(now)) = (looked_at, self.looked_at())
             && now.since(before) > self.patience
         {
@@ -229,9 +231,9 @@ impl Job {
             self.run.eta.unwatched(now.since(before));
         }
         if counted_by.is_some() && counted_by != self.merged.counted_by {
-            // Another count, of the same or not, is no step of this one: lines of a resumed job against its log.
-            self.run.items = Pace::default();
-            self.run.tokens = Pace::default();
+            self.count_anew();
+        } else if was_aside != self.merged.counts_aside(self.total()) {
+            // Another clock, or none.
             self.run.eta.recounted();
         }
         if let Some(lengths) = &reading.lengths {
@@ -509,14 +511,25 @@ impl Job {
         }
     }
 
-    /// `unwatched`: the source was last read by an earlier run of ours, so whether it was replaced nobody saw.
-    fn start_anew_if_it_did(&mut self, unwatched: bool) {
+    /// Another count, of the same or not, is no step of this one: lines of a resumed job against its log.
+    fn count_anew(&mut self) {
+        self.run.items = Pace::default();
+        self.run.tokens = Pace::default();
+        self.run.eta.recounted();
+    }
+
+    /// `unwatched`: the source was last read by an earlier run of ours, so whether it was replaced nobody saw. `was_a_part`:
+    /// what counted was the bar of a part of the job, after which another one comes.
+    fn start_anew_if_it_did(&mut self, unwatched: bool, was_a_part: bool) {
         // Not what is settled: that goes back once when a log turns out to count failures among what is done.
         let (Some(now), Some(before)) = (self.merged.done.or(self.merged.failed), self.run.counted) else { return };
         if now >= before {
             return;
         }
-        if self.run.ended.is_some() || self.merged.generation > self.run.generation || unwatched {
+        let is_another = self.merged.generation > self.run.generation;
+        if was_a_part && is_another && self.run.ended.is_none() && !unwatched {
+            self.count_anew();
+        } else if self.run.ended.is_some() || is_another || unwatched {
             self.run = Run::new(&self.config, self.patience);
         } else {
             // Fewer lines in files that are still the same: somebody edits them. The run goes on, its pace starts anew.
@@ -539,7 +552,8 @@ impl Job {
         self.run.counted = self.merged.done.or(self.merged.failed);
         self.run.generation = self.merged.generation;
         let first_seen = *self.run.seen_at.get_or_insert(at);
-        self.run.started = match self.merged.own_clock {
+        let own_clock = self.merged.own_clock(self.total());
+        self.run.started = match own_clock {
             // Kept once known: a line that is seen late must not move the start.
             Some(clock) if self.run.started.is_none() || settled == clock.settled && at == first_seen => {
                 Some(self.merged.written_at.unwrap_or(at).min(at) - seconds(clock.elapsed))
@@ -549,7 +563,7 @@ impl Job {
             None => self.run.started,
         };
         let failed = self.merged.failed.unwrap_or(0.0);
-        self.run.eta.record(Evidence { settled, failed, own_clock: self.merged.own_clock }, at);
+        self.run.eta.record(Evidence { settled, failed, own_clock }, at);
         self.run.items.record(settled, at);
         if let Some(tokens) = self.tokens_done() {
             self.run.tokens.record(tokens, at);
@@ -559,6 +573,12 @@ impl Job {
     fn end(&self, now: Time) -> Option<Time> {
         let last_written = self.run.writes.last_moved()?;
         if !self.is_complete() {
+            return None;
+        }
+        // Of a bar that knows its own total alone: the process may be writing a checkpoint, or be about to draw the next one.
+        let is_only_a_bar = self.config.total.is_none() && self.merged.reached && !self.merged.finished;
+        let process = self.process_state(now).get();
+        if is_only_a_bar && self.run.ended.is_none() && process.is_some_and(|state| state != ProcessState::Gone) {
             return None;
         }
         self.run.ended.or_else(|| (now.since(last_written) >= SETTLE).then_some(last_written))

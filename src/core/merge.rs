@@ -8,6 +8,10 @@
 //! The hazard is failures. Lines and progress files count them apart from what is done, but in some scripts' logs `done`
 //! has them in it (see the two dialects in `sources::progress::line`), and nothing in one line tells which. So failures
 //! of a log are never enough to call a job complete: that is the log's own word, or as many done as there are in all.
+//!
+//! The other hazard is a bar that is full. It may be that of the shards of a model, of an epoch, of the prompts that are made
+//! ready, so it ends the job only where nothing speaks against it ([`Merged::is_complete`]), unlike what says in words that
+//! it has ended. Nor is its clock one of the lines that something else counts ([`Merged::counts_aside`]).
 
 use std::collections::BTreeMap;
 
@@ -33,6 +37,10 @@ pub enum SourceKind {
 /// Counts are whole numbers: they are equal when they are within a half.
 const HALF_AN_ITEM: f64 = 0.5;
 
+/// A full bar is that of the job when so much of it was counted. Not all: items that failed in silence are in no line, and
+/// who configures a total may round it.
+const NEARLY_ALL: f64 = 0.9;
+
 /// What all sources together say.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Merged {
@@ -52,8 +60,12 @@ pub struct Merged {
     pub tokens_per_item: Option<f64>,
     /// The clock of the one log.
     pub own_clock: Option<OwnClock>,
-    /// The job says that it has ended.
+    /// Items in all, as the logs say.
+    pub total_of_log: Option<f64>,
+    /// The job says in words that it has ended.
     pub finished: bool,
+    /// A bar or a line reached its own total.
+    pub reached: bool,
     /// A source says that the job goes on.
     pub unfinished: bool,
     /// When the newest source was written.
@@ -82,16 +94,37 @@ impl Merged {
         Some(if fits || self.failures_are_apart() { both } else { done })
     }
 
-    /// Whether all of `total` items are settled, or the job says that it has ended.
+    /// Whether all of `total` items are settled, or the job says that it has ended. A full bar says it, unless a count says
+    /// that much is left.
     pub fn is_complete(&self, total: Option<f64>) -> bool {
-        let Some(total) = total.filter(|total| *total > 0.0) else { return self.finished };
+        let Some(total) = total.filter(|total| *total > 0.0) else { return self.finished || self.reached };
         let by_failures = match self.counted_by {
             Some(SourceKind::Log) => false,
             // Lines that count what is done, and a log that counts what failed: its word is still needed, if it has one.
             Some(_) if !self.failures_are_apart() => !self.unfinished && self.done_and_failed() >= total,
             Some(_) | None => self.done_and_failed() >= total,
         };
-        self.finished || by_failures || self.done.is_some_and(|done| done >= total)
+        let is_nearly_all = || self.settled(Some(total)).is_none_or(|settled| settled >= NEARLY_ALL * total);
+        let by_bar = self.reached && is_nearly_all();
+        self.finished || by_failures || by_bar || self.done.is_some_and(|done| done >= total)
+    }
+
+    /// Whether what the logs count, of their own total, is something else than the job's items, of which there are `total`:
+    /// the shards of a model, batches, or what a resumed run has before it. Lines or files count the items then.
+    pub fn counts_aside(&self, total: Option<f64>) -> bool {
+        self.counted_by != Some(SourceKind::Log)
+            && self.total_of_log.zip(total).is_some_and(|(own, total)| (own - total).abs() > HALF_AN_ITEM)
+    }
+
+    /// Whether a log alone counts, and a bar of it that is but a part of `total` items: another one goes on with the job.
+    pub fn counts_a_part(&self, total: Option<f64>) -> bool {
+        self.counted_by == Some(SourceKind::Log)
+            && self.total_of_log.zip(total).is_some_and(|(own, total)| own < NEARLY_ALL * total)
+    }
+
+    /// The log's clock, where it is that of a job of `total` items.
+    pub fn own_clock(&self, total: Option<f64>) -> Option<OwnClock> {
+        self.own_clock.filter(|_| !self.counts_aside(total))
     }
 
     fn done_and_failed(&self) -> f64 {
@@ -129,7 +162,9 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
     let counting = done.and_then(|(kind, _)| kinds.get(&kind));
     let unfinished = all().any(|reading| reading.finished == Some(false));
     // All parts of a job have to say it: the first shard that ends is not the end.
-    let finished = kinds.values().any(|readings| readings.iter().all(|reading| reading.finished == Some(true)));
+    let of_one_kind = |says: fn(&Reading) -> bool| kinds.values().any(|readings| readings.iter().all(|one| says(one)));
+    let finished = of_one_kind(|reading| reading.finished == Some(true) && !reading.reached);
+    let reached = of_one_kind(|reading| reading.finished == Some(true));
     #[allow(clippy::cast_precision_loss)]
     Merged {
         done: done.map(|(_, count)| count),
@@ -146,7 +181,9 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
             [log] => own_clock(log),
             _ => None,
         },
+        total_of_log: sum(logs.iter().filter_map(|log| log.total)),
         finished: finished && !unfinished,
+        reached: reached && !unfinished,
         unfinished,
         written_at: all().filter_map(|reading| reading.updated_at).max(),
         bytes: sum(all().filter_map(|reading| reading.bytes).map(|bytes| bytes as f64)),

@@ -59,6 +59,8 @@ pub struct Told {
     pub tokens_per_item: Option<f64>,
     /// The source's own word for whether it has ended.
     pub finished: Option<bool>,
+    /// That is no word: a bar or a line reached its own total.
+    pub reached: bool,
     /// The rate that was seen while we watched, if we did; only for files that tell none, since a pipe that catches up
     /// or a first minute says little.
     pub watched_rate: Option<f64>,
@@ -82,6 +84,7 @@ impl Told {
             items_with_tokens: reading.done,
             tokens_per_item: reading.tokens_per_item,
             finished: reading.finished,
+            reached: reading.reached,
             watched_rate: None,
         }
     }

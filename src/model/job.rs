@@ -47,6 +47,10 @@ pub struct Reading {
     /// The job says that it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<bool>,
+    /// That it has ended is no word of its: a bar or a line reached its own total, which may be that of a part of the job,
+    /// as of the shards of a model that is loaded.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reached: bool,
     /// Bytes of the file or files read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,

@@ -335,3 +335,25 @@ fn an_output_of_which_nobody_counts_the_items_goes_by_its_bytes() {
     let output = eta(&["--total-bytes", "4GB", "/nowhere/at/all"]);
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn a_bar_that_is_full_is_not_the_end_of_a_larger_total() {
+    let folder = tempfile::tempdir().unwrap();
+    let shards = "Loading checkpoint shards: 100%|██████████| 4/4 [00:08<00:00,  2.10s/it]\n";
+    for (text, total, finished) in [
+        (shards, "25000", false),
+        (shards, "4", true),
+        ("Progress: 1975/2000 (25 errors), elapsed: 99s\n", "2000", true),
+        ("Progress: 1975/2000 (25 errors), elapsed: 99s\n", "4000", false),
+        ("Progress: 19/20 (1 errors), elapsed: 9s\nDone: 19 samples, 1 errors in 9s\n", "4000", true),
+        ("Progress: 30/20 (0 errors), elapsed: 9s\n", "25", true),
+    ] {
+        let path = folder.path().join("job.log");
+        put(&path, text.as_bytes());
+        let out = object(&["--total", total, path.to_str().unwrap()]);
+        assert_eq!(out["finished"].as_bool(), Some(finished), "{text} {total}");
+        let (piped, _) = piped(&["-", "--json", "--total", total], text.as_bytes());
+        let piped: serde_json::Value = serde_json::from_slice(&piped).unwrap();
+        assert_eq!(piped["finished"].as_bool(), Some(finished), "{text} {total}");
+    }
+}

@@ -188,10 +188,7 @@ impl Stream {
             Content::Status => subject::of_lines("jsonl", &self.wishes.fields, &self.head, &self.kept),
             Content::Document => subject::of_document("json", &self.wishes.fields, &self.kept),
         };
-        if self.wishes.total.is_some() {
-            look.told.total_grew_from = None;
-        }
-        look.told.total = self.wishes.total.or(look.told.total);
+        self.wishes.count_to_total(&mut look.told);
         look
     }
 }

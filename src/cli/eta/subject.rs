@@ -58,6 +58,15 @@ impl Wishes {
         self
     }
 
+    /// The total that was given, if one was, is the total. A source that compared with its own then says nothing of the end:
+    /// 4 of 4 shards of a model are not the end of 25,000 prompts.
+    pub fn count_to_total(&self, told: &mut Told) {
+        let Some(total) = self.total else { return };
+        let falls_short = told.reached && told.total.or(told.done).is_some_and(|own| own < total);
+        told.finished = told.finished.filter(|finished| *finished && !falls_short);
+        (told.total, told.total_grew_from) = (Some(total), None);
+    }
+
     /// What of the flags says nothing about such a source; the message says what it is for.
     pub fn misused(&self, source: &str) -> Option<String> {
         let is_json = matches!(source, "json" | "jsonl");
@@ -204,14 +213,7 @@ impl Subject {
             How::Document { paths, lines } => document(self.source, paths, *lines, &self.wishes.fields)?,
             How::Size(size) => return size.look(clock),
         };
-        if self.wishes.total.is_some() {
-            look.told.total_grew_from = None;
-        }
-        look.told.total = self.wishes.total.or(look.told.total);
-        if self.wishes.total.is_some() && look.told.finished == Some(false) {
-            // The source compared with its own total.
-            look.told.finished = None;
-        }
+        self.wishes.count_to_total(&mut look.told);
         Ok(look)
     }
 }
@@ -322,6 +324,7 @@ fn sum(readings: &[Reading]) -> Told {
         printed_rate: all(|reading| reading.printed_rate),
         elapsed: readings.iter().filter_map(|reading| reading.elapsed).reduce(f64::max),
         finished: readings.iter().map(|reading| reading.finished).try_fold(true, |all, one| Some(all && one?)),
+        reached: readings.iter().any(|reading| reading.reached),
         ..Told::default()
     }
 }

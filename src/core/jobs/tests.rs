@@ -230,3 +230,116 @@ fn another_output_of_a_job_that_nobody_counts_is_another_run() {
     assert!(job.forecast(at(300.0)).known().is_none());
     assert_eq!(job.started(), None);
 }
+
+/// A bar of a log at its own total, as of the shards of a model that is loaded.
+fn full(of: f64, generation: u32) -> Reading {
+    Reading {
+        done: Some(of),
+        total: Some(of),
+        elapsed: Some(8.4),
+        first: Some(FirstLine { done: 0.0, elapsed: 0.0 }),
+        finished: Some(true),
+        reached: true,
+        generation,
+        ..Reading::default()
+    }
+}
+
+#[test]
+fn a_bar_that_is_full_ends_no_job_that_has_more_items() {
+    for lines in [None, Some(3.0), Some(24_930.0)] {
+        let mut job = job();
+        job.config.total = Some(25_000.0);
+        see(&mut job, &full(4.0, 0), 1000.0);
+        if let Some(lines) = lines {
+            let lines = Reading { done: Some(lines), ..Reading::default() };
+            job.read(&SourceId::new("jsonl"), SourceKind::Jsonl, &lines, at(1000.0));
+        }
+        (1..=40).for_each(|tick| see(&mut job, &full(4.0, 0), 1000.0 + 5.0 * f64::from(tick)));
+        // A few that failed in silence are in no line: then the word of the bar counts.
+        let is_end = lines == Some(24_930.0);
+        assert_eq!(job.ended().is_some(), is_end, "{lines:?}");
+        let state = if is_end { JobState::Finished } else { JobState::Running };
+        assert_eq!(job.state(at(1200.0)), state, "{lines:?}");
+        // The job's own word counts, whatever was counted.
+        let word = Reading { finished: Some(true), ..Reading::default() };
+        job.read(&SourceId::new("json"), SourceKind::Json, &word, at(1201.0));
+        job.tick(None, at(1240.0));
+        assert_eq!(job.state(at(1240.0)), JobState::Finished, "{lines:?}");
+    }
+}
+
+#[test]
+fn without_a_configured_total_lines_that_are_far_behind_a_full_bar_go_on() {
+    for (lines, ends) in [(0.0, false), (3.0, false), (1200.0, false), (24_930.0, true)] {
+        let mut job = job();
+        let of = if lines < 4.0 { 4.0 } else { 25_000.0 };
+        see(&mut job, &full(of, 0), 1000.0);
+        job.read(
+            &SourceId::new("jsonl"),
+            SourceKind::Jsonl,
+            &Reading { done: Some(lines), ..Reading::default() },
+            at(1000.0),
+        );
+        (1..=40).for_each(|tick| job.tick(None, at(1000.0 + f64::from(tick))));
+        assert_eq!(job.ended().is_some(), ends, "{lines} of {of}");
+    }
+}
+
+#[test]
+fn a_bar_of_something_else_is_no_pace_of_the_lines_and_the_bar_after_it_is_the_same_run() {
+    // 4 shards in 8 s are no pace of 25,000 lines.
+    let mut job = job();
+    job.config.total = Some(25_000.0);
+    let lines = |job: &mut Job, done: f64, now: f64| {
+        let lines = Reading { done: Some(done), ..Reading::default() };
+        job.read(&SourceId::new("jsonl"), SourceKind::Jsonl, &lines, at(now));
+    };
+    for step in 0..60_u32 {
+        let now = 1000.0 + 5.0 * f64::from(step);
+        lines(&mut job, 5.0 * f64::from(step), now);
+        see(&mut job, &full(4.0, 0), now);
+    }
+    let mid = job.forecast(at(1295.0)).known().unwrap().seconds.mid;
+    assert!((mid / 24_705.0 - 1.0).abs() < 0.1, "{mid}");
+
+    // Only a log: its count goes back when the bar of the job comes, and the job goes on.
+    let mut job = self::job();
+    job.config.total = Some(25_000.0);
+    see(&mut job, &full(4.0, 0), 1000.0);
+    let started = job.started();
+    for step in 0..100_u32 {
+        let (done, elapsed) = (f64::from(step), 2.0 * f64::from(step));
+        let first = Some(FirstLine { done: 0.0, elapsed: 0.0 });
+        let bar = Reading {
+            total: Some(25_000.0),
+            done: Some(done),
+            elapsed: Some(elapsed),
+            finished: Some(false),
+            reached: false,
+            first,
+            ..full(4.0, 1)
+        };
+        see(&mut job, &bar, 1050.0 + elapsed);
+    }
+    assert_eq!(job.started(), started, "one run");
+    let mid = job.forecast(at(1248.0)).known().unwrap().seconds.mid;
+    assert!((mid / (24_901.0 * 2.0) - 1.0).abs() < 0.1, "{mid}");
+}
+
+#[test]
+fn a_full_bar_is_no_end_while_the_process_lives() {
+    use crate::model::process::{Living, LivingState, ProcessReading};
+    let mut job = job();
+    let living = Living { pid: 7, started: at(1.0), state: LivingState::Alive, processes: 1 };
+    see(&mut job, &full(100.0, 0), 1000.0);
+    for tick in 1..=60 {
+        let now = at(1000.0 + 5.0 * f64::from(tick));
+        job.process().read(&ProcessReading { living: Some(living.clone()), ..ProcessReading::default() }, now);
+        job.tick(None, now);
+        assert_eq!((job.state(now), job.ended()), (JobState::Finishing, None), "it writes a checkpoint");
+    }
+    job.process().read(&ProcessReading { ended: true, ..ProcessReading::default() }, at(1301.0));
+    job.tick(None, at(1301.0));
+    assert_eq!(job.state(at(1301.0)), JobState::Finished);
+}

@@ -41,6 +41,7 @@ pub(super) struct Numbers {
     pub(super) rate: Option<f64>,
     pub(super) tokens_per_item: Option<f64>,
     pub(super) finished: Option<bool>,
+    pub(super) by_word: bool,
 }
 
 impl Numbers {
@@ -55,6 +56,7 @@ impl Numbers {
             rate: bar.rate,
             tokens_per_item: bar.tokens_per_item,
             finished: bar.finished,
+            by_word: bar.by_word,
         }
     }
 
@@ -487,6 +489,7 @@ fn sum(bars: &[&Seen]) -> Numbers {
         rate: all(|numbers| numbers.rate),
         tokens_per_item: tokens.zip(done).filter(|(_, done)| *done > 0.0).map(|(tokens, done)| tokens / done),
         finished: each().map(|numbers| numbers.finished).try_fold(true, |ended, one| Some(ended && one?)),
+        by_word: each().all(|numbers| numbers.by_word),
     }
 }
 

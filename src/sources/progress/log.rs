@@ -486,9 +486,10 @@ impl Facts {
             reading.printed_rate = numbers.rate;
             reading.printed_remaining = numbers.remaining;
             reading.finished = numbers.finished;
+            reading.reached = numbers.finished == Some(true) && !numbers.by_word;
         }
         if let Some(note) = self.note.filter(|note| note.done == reading.done) {
-            reading.finished = Some(true);
+            (reading.finished, reading.reached) = (Some(true), false);
             reading.elapsed = reading.elapsed.or(note.elapsed);
         }
         reading

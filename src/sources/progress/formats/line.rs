@@ -78,6 +78,7 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
         elapsed: line.elapsed,
         rate: line.rate,
         finished: line.finished(),
+        by_word: line.closing,
         whole: if line.complete { Whole::Settled } else { Whole::Never },
         ..Bar::default()
     })

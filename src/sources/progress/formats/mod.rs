@@ -84,6 +84,8 @@ pub struct Bar<'a> {
     pub rate: Option<f64>,
     /// Whether it says that it has ended.
     pub finished: Option<bool>,
+    /// It says so in words. Else its count was compared with its total, which may be that of a part of the job.
+    pub by_word: bool,
     /// Whether it counts without its end.
     pub whole: Whole,
     /// What it is about.

@@ -41,6 +41,7 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
         done: memory.done,
         total: memory.total,
         finished: Some(true),
+        by_word: true,
         ..bar
     })
 }

@@ -16,5 +16,5 @@ pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> 
         return None;
     }
     let (elapsed, _) = leading(runtime.trim_start_matches('\''))?;
-    Some(Bar { format: "trainer", elapsed: Some(elapsed), finished: Some(true), ..Bar::default() })
+    Some(Bar { format: "trainer", elapsed: Some(elapsed), finished: Some(true), by_word: true, ..Bar::default() })
 }

@@ -303,3 +303,19 @@ fn times_around_the_text_are_the_clock_where_it_has_none() {
         assert_eq!(seconds(text), expected, "{name}");
     }
 }
+
+#[test]
+fn a_full_bar_is_told_from_a_word() {
+    let bar = "Loading checkpoint shards: 100%|██████████| 4/4 [00:08<00:00,  2.10s/it]\n";
+    for (text, finished, reached) in [
+        (bar, Some(true), true),
+        ("Loading checkpoint shards:  75%|███████▌  | 3/4 [00:06<00:02,  2.10s/it]\n", Some(false), false),
+        ("Generating ━━━━━━━━━━━━━━━━━━━━ 100% 50/50 0:00:01 0:00:00\n", Some(true), true),
+        ("Progress: 4/4 (0 errors), elapsed: 8s\n", Some(true), true),
+        ("Progress: 3/4 (0 errors), elapsed: 8s\nDone: 3 samples, 1 errors in 9s\n", Some(true), false),
+        ("100%|██| 60/60 [02:25<00:00,  2.42s/it]\n{'train_runtime': 145.2, 'epoch': 3.0}\n", Some(true), false),
+    ] {
+        let reading = read(&[text]);
+        assert_eq!((reading.finished, reading.reached), (finished, reached), "{text}");
+    }
+}
