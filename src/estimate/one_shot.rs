@@ -21,6 +21,8 @@ use crate::model::{Answer, Bounds};
 
 /// Where the average is more than this many times the pace between the lines, items of an earlier run are in it.
 const RESUMED: f64 = 1.5;
+/// After a resume a moving rate that is so many times the pace between the lines is still one of the items before it.
+const FORGETS: f64 = 5.0;
 /// Half the width of the interval at the end of a job, as a share of what is left.
 const WIDTH_AT_END: f64 = 0.03;
 /// What is added to it at the beginning.
@@ -158,8 +160,10 @@ fn since_resume(told: &Told) -> Option<f64> {
 
 fn rate(told: &Told) -> Answer<f64> {
     let printed = told.printed_rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
+    // Nor has a moving rate forgotten the first step of a resume, which was all that had been done before.
+    let is_old = |rate: f64| since_resume(told).is_some_and(|between| !told.clock_of_lines && rate > FORGETS * between);
     let rate = printed
-        .filter(|_| told.trusts_printed_rate || told.clock_of_lines)
+        .filter(|rate| (told.trusts_printed_rate || told.clock_of_lines) && !is_old(*rate))
         .or_else(|| since_resume(told))
         .or_else(|| average(told))
         .or(printed)

@@ -357,3 +357,24 @@ fn a_bar_that_is_full_is_not_the_end_of_a_larger_total() {
         assert_eq!(piped["finished"].as_bool(), Some(finished), "{text} {total}");
     }
 }
+
+#[test]
+fn a_trainer_that_resumes_is_not_as_fast_as_its_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.log");
+    let mut text = "  0%|          | 0/10000 [00:00<?, ?it/s]".to_owned();
+    text += "\r 50%|█████     | 5001/10000 [00:02<00:01, 2500.50it/s]";
+    // tqdm smooths its rate, so it is absurd for some steps after it.
+    let absurd = format!("{text}\r 50%|█████     | 5004/10000 [00:14<00:07, 641.30it/s]");
+    for step in 1..=100_u32 {
+        let (done, elapsed) = (5001 + step, 2 + 4 * step);
+        let clock = format!("{:02}:{:02}", elapsed / 60, elapsed % 60);
+        text += &format!("\r {}%|█████     | {done}/10000 [{clock}<5:26:36,  4.00s/it]", done / 100);
+    }
+    for (text, left) in [(text, 4_899.0 * 4.0), (absurd, 4_996.0 * 4.0)] {
+        put(&path, text.as_bytes());
+        let out = object(&[path.to_str().unwrap()]);
+        let eta = |bound: &str| out["eta_seconds"][bound].as_f64().unwrap();
+        assert!((eta("mid") / left - 1.0).abs() < 0.05 && eta("low") > 0.5 * left, "{out}");
+    }
+}

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Evidence;
 use super::course::Course;
 use super::wander::{Block, deviation, guesses};
+use super::{Evidence, OwnClock};
 use crate::estimate::normal::NINETY;
 use crate::model::{Bounds, Time};
 
@@ -28,6 +28,9 @@ const OVERDUE: [f64; 3] = [0.054, 0.414, 2.162];
 
 /// From this many finished on the second half of the time is enough by itself.
 const FEW: f64 = 10.0;
+
+/// A beginning that a log leaves out later is no pace when it was this many times as fast as what came after it.
+const LEAP: f64 = 10.0;
 
 /// Until this many finished the pace may be far from what it will be: they are the short ones of the first batch.
 const UNSURE: f64 = 100.0;
@@ -107,10 +110,29 @@ impl Items {
             *self = Self { own_clock: true, ..Self::default() };
             self.point(clock.first.done, Time::from_seconds(clock.first.elapsed), at);
         }
+        self.begin_behind(clock);
         let moment = Time::from_seconds(clock.elapsed);
         if self.said.is_none_or(|said| moment > said.0) {
             self.point(clock.settled, moment, at);
         }
+    }
+
+    /// The first step turned out to be all that an earlier run did: then the log begins behind it. A log that was rotated
+    /// begins later as well, with a pace before that as after it, and what was known of it holds.
+    fn begin_behind(&mut self, clock: OwnClock) {
+        let Some(&(began, first)) = self.points.first() else { return };
+        let (left_out, after) = (clock.first.done - first, clock.settled - clock.first.done);
+        let moment = Time::from_seconds(clock.first.elapsed);
+        let seconds = Time::from_seconds(clock.elapsed).seconds_since(moment);
+        // Both paces are those of products, as nothing may be divided by a span of 0 s.
+        let is_leap = left_out * seconds > LEAP * after * moment.seconds_since(began);
+        if left_out <= 0.0 || after <= 0.0 || !is_leap {
+            return;
+        }
+        self.points.retain(|point| point.1 > clock.first.done);
+        let next = self.points.first().or(self.last.as_ref());
+        let moment = next.map_or(moment, |next| moment.min(next.0));
+        self.points.insert(0, (moment, clock.first.done));
     }
 
     /// Nobody looked for so long. By our clock the count starts anew; by the job's own what it prints holds, and only
@@ -314,7 +336,6 @@ fn irregularity(counts: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::eta::OwnClock;
     use crate::model::job::FirstLine;
 
     fn read(items: &Items, total: f64, second: f64) -> (f64, f64, f64) {
@@ -335,6 +356,32 @@ mod tests {
         let (low, mid, high) = read(&items, 25_000.0, 9e8 + 300.0);
         assert!((mid / (12_500.0 * 1.5) - 1.0).abs() < 0.02, "{mid}");
         assert!(low > 0.6 * mid && high < 1.6 * mid, "{low} {high}");
+    }
+
+    #[test]
+    fn a_first_step_that_turns_out_to_be_a_resume_is_taken_back() {
+        let mut items = Items::default();
+        for (settled, elapsed, first) in
+            [(0, 0, 0), (5001, 2, 0)].into_iter().chain((1..=100).map(|step| (5001 + step, 2 + 4 * step, 5001)))
+        {
+            let (settled, elapsed) = (f64::from(settled), f64::from(elapsed));
+            let first = FirstLine { done: f64::from(first), elapsed: if first == 0 { 0.0 } else { 2.0 } };
+            let clock = Some(OwnClock { settled, elapsed, first });
+            items.record(Evidence { settled, failed: 0.0, own_clock: clock }, Time::from_seconds(9e8 + elapsed));
+        }
+        let (low, mid, _) = read(&items, 10_000.0, 9e8 + 402.0);
+        assert!((mid / (4_899.0 * 4.0) - 1.0).abs() < 0.05 && low > 0.5 * mid, "{low} {mid}");
+        assert_eq!(items.counted(Time::from_seconds(9e8 + 402.0)).unwrap().done(), 100.0);
+        // A log that was rotated begins later as well, and what came before holds.
+        let mut items = Items::default();
+        for step in 0..=200_u32 {
+            let (settled, elapsed) = (f64::from(step), 4.0 * f64::from(step));
+            let first = if step < 150 { 0.0 } else { 150.0 };
+            let first = FirstLine { done: first, elapsed: 4.0 * first };
+            let clock = Some(OwnClock { settled, elapsed, first });
+            items.record(Evidence { settled, failed: 0.0, own_clock: clock }, Time::from_seconds(9e8 + elapsed));
+        }
+        assert_eq!(items.points.first(), Some(&(Time::from_seconds(0.0), 0.0)));
     }
 
     #[test]

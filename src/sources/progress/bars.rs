@@ -29,6 +29,13 @@ use super::renames::{self, Name};
 /// Bars that are remembered at once.
 const MAX_BARS: usize = 64;
 
+/// Seconds of a bar's clock that are all its first step; no frame of them is put off (`Parts::is_beginning`).
+const FIRST_STEP: f64 = 2.0;
+/// The first step is none of its pace when it was so many times as fast as what came after it, which takes some items to see:
+/// of a few answers of a model, five may come at once and the sixth a minute later.
+const ABSURD: f64 = 20.0;
+const FEW: f64 = 3.0;
+
 /// The numbers of one bar at its last frame.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Numbers {
@@ -106,6 +113,8 @@ struct Seen {
     restarts: u32,
     /// Done and elapsed when it was first seen with both, since its last restart.
     start: Option<(f64, f64)>,
+    /// The same behind its first step, where it began at 0 s: see [`Seen::pace_from`].
+    stepped: Option<(f64, f64)>,
     numbers: Numbers,
     /// The smallest total that it had since its last restart.
     first_total: Option<f64>,
@@ -125,15 +134,34 @@ impl Seen {
     fn take(&mut self, numbers: &Numbers, clock: u64) {
         if numbers.went_back_from(&self.numbers) {
             self.restarts += 1;
-            self.start = None;
+            (self.start, self.stepped) = (None, None);
             self.ended = None;
             self.first_total = None;
         }
         self.first_total = [self.first_total, numbers.total].into_iter().flatten().reduce(f64::min);
-        self.start = self.start.or(numbers.done.zip(numbers.elapsed));
+        let now = numbers.done.zip(numbers.elapsed);
+        self.start = self.start.or(now);
+        if let (Some((first, 0.0)), Some((done, elapsed))) = (self.start, now)
+            && done > first
+            && (self.stepped.is_none() || elapsed <= FIRST_STEP)
+        {
+            self.stepped = now;
+        }
         self.ended = self.ended.or(numbers.finished.and_then(|finished| finished.then_some(clock)));
         self.last = clock;
         self.numbers = *numbers;
+    }
+
+    /// Where the pace begins: at its start, or behind its first step, where that was absurdly fast against those after it. A
+    /// Hugging Face `Trainer` that resumes opens its bar at 0, and a loop that passes over what is there takes no time for it.
+    fn pace_from(&self) -> Option<(f64, f64)> {
+        let (start, Some(stepped)) = (self.start?, self.stepped) else { return self.start };
+        let after =
+            self.numbers.done.zip(self.numbers.elapsed).map(|(done, elapsed)| (done - stepped.0, elapsed - stepped.1));
+        // Clocks are whole seconds, cut.
+        let pace = (stepped.0 - start.0) / (stepped.1 - start.1 + 1.0);
+        let is_leap = after.is_some_and(|(done, seconds)| done > 0.0 && pace * seconds > ABSURD * (done + FEW));
+        Some(if is_leap { stepped } else { start })
     }
 
     /// How well a frame at `depth` fits; 0 is not at all.
@@ -284,6 +312,7 @@ impl Bars {
             is_separate,
             restarts: 0,
             start: numbers.done.zip(numbers.elapsed),
+            stepped: None,
             numbers,
             first_total: numbers.total,
             ended: numbers.finished.and_then(|finished| finished.then_some(clock)),
@@ -409,7 +438,7 @@ impl Bars {
     fn run_under(&self, newest: &Seen) -> Option<(Run, Option<(f64, f64)>)> {
         let first = self.outer_under(newest)?;
         let parts = self.seen.iter().filter(|seen| self.is_part(seen, first, newest)).count();
-        Some(((first.first, first.restarts, parts), first.start.filter(|_| parts <= 1)))
+        Some(((first.first, first.restarts, parts), first.pace_from().filter(|_| parts <= 1)))
     }
 
     /// The outer bar of those alive, and the newest of all.

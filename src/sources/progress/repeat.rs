@@ -181,7 +181,7 @@ impl Repeat {
             (slot.is_free, slot.is_renamed_freely) = (false, None);
         }
         let known = self.slots.iter().position(|slot| slot.bar == bar);
-        let Some(parts) = Parts::of(frame) else {
+        let Some(parts) = Parts::of(frame).filter(|parts| !parts.is_beginning(frame)) else {
             if let Some(at) = known {
                 self.slots.swap_remove(at);
             }
@@ -393,6 +393,11 @@ impl Parts {
             }
             _ => None,
         }
+    }
+
+    /// Whether what comes next may be its first step, which tells of a resume: that one is read.
+    fn is_beginning(&self, frame: &[u8]) -> bool {
+        self.is_first || matches!(self.clock.of(frame), b"00:00" | b"00:01" | b"00:02")
     }
 
     /// Whether its count is a whole number.

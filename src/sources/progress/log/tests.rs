@@ -210,12 +210,27 @@ fn frames_put_off_change_nothing() {
         "\n[rank1]: ",
         "\nProgress: 7/9\n",
     ];
+    let resumed = [
+        "\rgen:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+        "\rgen:   6%|▍  | 15/250 [00:01<00:06, 99.40it/s]",
+        "\rgen:  40%|▍  | 100/250 [00:02<00:03, 50.40it/s]",
+        "\rgen:  40%|▍  | 101/250 [00:09<00:03, 40.40it/s]",
+        "\rgen:  44%|▍  | 110/250 [09:59<03:00,  1.40s/it]",
+        "\rgen:  48%|▍  | 120/250 [19:59<03:00,  1.40s/it]",
+        "\rgen:  48%|▍  | 120/250 [29:59<03:00,  1.40s/it]",
+        "\rgen 2:   0%|▍  | 0/250 [00:00<?, ?it/s]",
+        "\rgen 2:  40%|▍  | 100/250 [00:02<00:03, 50.40it/s]",
+        "\rgen 2:  40%|▍  | 101/250 [10:09<00:03, 40.40it/s]",
+        "\r0docs [00:00, ?docs/s]",
+        "\r857docs [00:17, 50.00docs/s]",
+        "\r858docs [01:17, 50.00docs/s]",
+    ];
     let mut seed = 1_u32;
     let mut next = move |below: usize| {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         usize::try_from(seed >> 16).unwrap() % below
     };
-    for frames in [&restarts[..], &ranks, &in_turn, &renamed, &alike] {
+    for frames in [&restarts[..], &ranks, &in_turn, &renamed, &alike, &resumed] {
         for round in 0..1_000 {
             let text = || {
                 let text = Text::new(&LogFormat::Auto, 4096);
@@ -317,5 +332,66 @@ fn a_full_bar_is_told_from_a_word() {
     ] {
         let reading = read(&[text]);
         assert_eq!((reading.finished, reading.reached), (finished, reached), "{text}");
+    }
+}
+
+/// A Hugging Face `Trainer` opens its bar at 0, and its first step is all that was done before.
+#[test]
+fn a_bar_that_jumps_to_where_it_resumes_begins_there() {
+    let begins = "  0%|          | 0/10000 [00:00<?, ?it/s]";
+    let jump = "\r 50%|█████     | 5001/10000 [00:02<00:01, 2500.50it/s]";
+    let frame = |done: u32, elapsed: u32, rest: &str| {
+        let clock = format!("{:02}:{:02}", elapsed / 60, elapsed % 60);
+        format!("\r {:2}%|█████     | {done}/10000 [{clock}<{rest}]", done / 100)
+    };
+    let steps = |from: u32, to: u32, elapsed: u32, each: u32, rest: &str| -> String {
+        (from..=to).map(|step| frame(step, elapsed + each * (step - from), rest)).collect()
+    };
+    let slow = steps(5002, 5101, 6, 4, "5:26:36,  4.00s/it");
+    let first = |done, elapsed| Some(FirstLine { done, elapsed });
+    for (what, text, start) in [
+        ("a resume", format!("{begins}{jump}{slow}"), first(5001.0, 2.0)),
+        (
+            "one step after it",
+            format!("{begins}{jump}{}", steps(5002, 5002, 6, 4, "00:02, 2100.00it/s")),
+            first(5001.0, 2.0),
+        ),
+        ("only the jump", format!("{begins}{jump}"), first(0.0, 0.0)),
+        (
+            "batches that were skipped for a while",
+            {
+                format!(
+                    "{begins}{}{}",
+                    frame(5001, 603, "10:00,  8.30it/s"),
+                    steps(5002, 5101, 607, 4, "5:26:36,  4.00s/it")
+                )
+            },
+            first(5001.0, 603.0),
+        ),
+        (
+            "items that a loop passes over",
+            {
+                let over: String =
+                    (1..=20).map(|frame_of| frame(250 * frame_of, frame_of / 10, "00:01, 2500.50it/s")).collect();
+                format!("{begins}{over}{slow}")
+            },
+            first(5000.0, 2.0),
+        ),
+        ("no resume", format!("{begins}{}", steps(1, 100, 4, 4, "5:26:36,  4.00s/it")), first(0.0, 0.0)),
+        (
+            "fast ones",
+            format!("{begins}{}", (1..60).map(|at| frame(100 * at, at, "00:10, 100.0it/s")).collect::<String>()),
+            first(0.0, 0.0),
+        ),
+        (
+            "a batch whose longest answers take their time",
+            { format!("{begins}{}{}", frame(5, 7, "00:04,  1.40s/it"), frame(6, 50, "01:00,  8.00s/it")) },
+            first(0.0, 0.0),
+        ),
+    ] {
+        // As it was written, and at once.
+        assert_eq!(read(&[&text]).first, start, "{what}");
+        let frames: Vec<&str> = text.split_inclusive(']').collect();
+        assert_eq!(read(&frames).first, start, "{what}");
     }
 }
