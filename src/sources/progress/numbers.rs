@@ -87,19 +87,18 @@ pub(super) fn clock(text: &str) -> Option<f64> {
     (parts == 2 || parts == 3).then_some(days * 86_400.0 + seconds)
 }
 
-/// A span in words or as a clock, and the rest: `408s`, `408.5 s`, `1h 2m 3s`, `2d3h`, `6:48`. The unit has to be
-/// there: `elapsed: 40` may be the torn beginning of `elapsed: 408s`.
+/// A span in words or as a clock, and the rest: `408s`, `408.5 s`, `1h 2m 3s`, `2d3h`, `6:48`, `1 day, 2:03:04`, and
+/// `1 day, 2 hours and 3 minutes`. The unit has to be there: `elapsed: 40` may be the torn beginning of `elapsed: 408s`.
 pub(super) fn span(text: &str) -> Option<(f64, &str)> {
-    let clock_end = text.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(text.len());
-    if let Some(seconds) = text.get(..clock_end).filter(|head| head.contains(':')).and_then(clock) {
-        return Some((seconds, text.get(clock_end..)?));
+    if let Some(found) = padded_clock(text).or_else(|| days_and_clock(text)) {
+        return Some(found);
     }
-    let mut rest = text;
-    let mut total = None;
-    while let Some((value, after)) = leading(rest.trim_start()) {
+    let (mut rest, mut total, mut spelled) = (text, None, None);
+    while let Some((value, after)) = leading(next_part(rest, spelled.is_some())) {
         let after = after.trim_start();
         let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let unit = match after.get(..end)? {
+        let word = after.get(..end)?;
+        let unit = match word {
             "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
             "ms" => 1e-3,
             "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
@@ -107,10 +106,45 @@ pub(super) fn span(text: &str) -> Option<(f64, &str)> {
             "d" | "day" | "days" => 86_400.0,
             _ => break,
         };
+        // What is no smaller part of it is another span.
+        if spelled.is_some_and(|larger| unit >= larger) {
+            break;
+        }
+        spelled = matches!(word, "day" | "days" | "hour" | "hours" | "minute" | "minutes").then_some(unit);
         total = Some(total.unwrap_or(0.0) + value * unit);
         rest = after.get(end..)?;
     }
     total.map(|seconds| (seconds, rest))
+}
+
+/// Behind a unit that is spelled out a comma or `and` may stand; behind `408s` other things follow it.
+fn next_part(rest: &str, is_spelled: bool) -> &str {
+    let rest = rest.trim_start();
+    if !is_spelled {
+        return rest;
+    }
+    let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    rest.strip_prefix("and ").unwrap_or(rest).trim_start()
+}
+
+/// `6:48` or `26:03:04`, and the rest. All but its first part have two digits, else it is torn.
+fn padded_clock(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')).unwrap_or(text.len());
+    let head = text.get(..end)?;
+    let is_padded = |part: &str| part.split('.').next().is_some_and(|digits| digits.len() == 2);
+    let mut parts = head.split(':').skip(1).peekable();
+    (parts.peek().is_some() && parts.all(is_padded)).then_some(())?;
+    Some((clock(head)?, text.get(end..)?))
+}
+
+/// `2 days, 0:00:01.25` as Python's `timedelta` prints it, always with hours, and the rest.
+fn days_and_clock(text: &str) -> Option<(f64, &str)> {
+    let (days, rest) = leading(text)?;
+    let rest = rest.strip_prefix(" day")?;
+    let rest = next_part(rest.strip_prefix('s').unwrap_or(rest), true);
+    let (seconds, after) = padded_clock(rest)?;
+    let has_hours = rest.get(..rest.len() - after.len())?.matches(':').count() == 2;
+    has_hours.then_some((days * 86_400.0 + seconds, after))
 }
 
 /// A clock reading at the start of `text` and the rest. `?`, dashes and negative ones (after a clock was set back) are a
@@ -237,6 +271,14 @@ mod tests {
             ("2d3h", Some((183_600.0, ""))),
             ("6:48", Some((408.0, ""))),
             ("1,408s", Some((1_408.0, ""))),
+            ("1 day, 2:03:04", Some((93_784.0, ""))),
+            ("2 days, 0:00:01.25, x", Some((172_801.25, ", x"))),
+            ("1 day 2:03:04 left", Some((93_784.0, " left"))),
+            ("1 day, 2 hours and 3 minutes", Some((93_780.0, ""))),
+            ("2d, 3h", Some((172_800.0, ", 3h"))),
+            ("1 day, 2:3", Some((86_400.0, ", 2:3"))),
+            ("1 hour, 2 hours", Some((3_600.0, ", 2 hours"))),
+            ("6:4", None),
             ("40", None),
             ("", None),
         ] {

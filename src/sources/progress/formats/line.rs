@@ -142,25 +142,47 @@ fn parts(rest: &str, line: &mut Line) {
         Some((inside, after)) => (inside, after),
         None => ("", rest),
     };
-    for part in bracket.split(", ").chain(rest.split(", ")) {
-        let part = part.trim_matches([' ', ',']);
-        line.complete = false;
-        if let Some(value) = part.strip_prefix("elapsed") {
-            if let Some((seconds, after)) = span(value.trim_start_matches([':', ' ', '='])) {
-                line.elapsed = Some(seconds);
-                line.complete = after.trim().is_empty();
+    for mut left in [bracket, rest] {
+        loop {
+            line.complete = false;
+            let part = left.trim_start_matches([' ', ',']);
+            if let Some(value) = part.strip_prefix("elapsed") {
+                // Days are set apart from the rest of it as parts are from one another.
+                let value = value.trim_start_matches([':', ' ', '=']);
+                if let Some((seconds, after)) = span(value) {
+                    line.elapsed = Some(seconds);
+                    line.complete = is_whole(value, after);
+                    left = after;
+                }
+            } else {
+                named(part.split(", ").next().unwrap_or_default(), line);
             }
-        } else if let Some(value) = part.strip_prefix("avg completion") {
-            line.tokens_per_item = leading(value.trim_start_matches([':', ' '])).map(|(value, _)| value);
-        } else if let Some((value, unit)) = leading(part) {
-            match unit.split_whitespace().next().unwrap_or_default() {
-                "error" | "errors" | "failed" | "failures" | "err" => line.failed = Some(value),
-                "s/req" | "s/it" | "s/item" if value > 0.0 => line.rate = Some(1.0 / value),
-                // Tokens per second have their own source; here only items count.
-                unit if unit.starts_with("tok") => {}
-                unit if unit.ends_with("/s") || unit.ends_with("/sec") => line.rate = Some(value),
-                _ => {}
+            match left.split_once(", ") {
+                Some((_, next)) => left = next,
+                None => break,
             }
+        }
+    }
+}
+
+/// Nothing follows a time; nor may anything follow it, as its hours follow `1 day`.
+fn is_whole(time: &str, after: &str) -> bool {
+    let time = time.trim_end_matches([' ', ',']);
+    after.trim_matches([' ', ',']).is_empty() && !time.ends_with("day") && !time.ends_with("days")
+}
+
+/// A part that a word names.
+fn named(part: &str, line: &mut Line) {
+    if let Some(value) = part.strip_prefix("avg completion") {
+        line.tokens_per_item = leading(value.trim_start_matches([':', ' '])).map(|(value, _)| value);
+    } else if let Some((value, unit)) = leading(part) {
+        match unit.split_whitespace().next().unwrap_or_default().trim_end_matches(',') {
+            "error" | "errors" | "failed" | "failures" | "err" => line.failed = Some(value),
+            "s/req" | "s/it" | "s/item" if value > 0.0 => line.rate = Some(1.0 / value),
+            // Tokens per second have their own source; here only items count.
+            unit if unit.starts_with("tok") => {}
+            unit if unit.ends_with("/s") || unit.ends_with("/sec") => line.rate = Some(value),
+            _ => {}
         }
     }
 }
@@ -193,9 +215,11 @@ fn closing(text: &str) -> Option<Line> {
             _ => {}
         }
     }
-    if let Some((seconds, after)) = rest.rsplit_once(" in ").and_then(|(_, time)| span(time)) {
+    if let Some((_, time)) = rest.rsplit_once(" in ")
+        && let Some((seconds, after)) = span(time)
+    {
         line.elapsed = Some(seconds);
-        line.complete = after.trim().is_empty();
+        line.complete = is_whole(time, after);
     }
     Some(line)
 }
@@ -260,6 +284,30 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// Python's `str(timedelta)` sets the days apart with the comma that stands between the parts.
+    #[test]
+    fn days_are_a_part_of_the_elapsed_time() {
+        for (text, elapsed, rate, complete) in [
+            ("Progress: 300/25000 (0 errors), 0.7 req/s, elapsed: 1 day, 2:03:04", Some(93_784.0), Some(0.7), true),
+            ("Progress: 300/25000, elapsed: 12 days, 0:00:01.500000", Some(1_036_801.5), None, true),
+            ("Progress: 300/25000, elapsed: 1 day, 2:03:04, 0.7 req/s", Some(93_784.0), Some(0.7), false),
+            ("Progress: 300/25000, elapsed: 1 day, 2 hours and 3 minutes", Some(93_780.0), None, true),
+            ("Progress: 300/25000, elapsed: 1 hour, 0.7 req/s", Some(3_600.0), Some(0.7), false),
+            ("Progress: 300/25000, elapsed: 408s, 5 min left", Some(408.0), None, false),
+            ("Progress: 300/25000, elapsed: 26:03:04, 0.7 req/s", Some(93_784.0), Some(0.7), false),
+            // Torn in it, it may be more.
+            ("Progress: 300/25000, elapsed: 1 day", Some(86_400.0), None, false),
+            ("Progress: 300/25000, elapsed: 1 day, 2:03:0", Some(86_400.0), None, false),
+            ("Progress: 300/25000, elapsed: 0:06:4", None, None, false),
+        ] {
+            let line = parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((line.elapsed, line.rate, line.complete), (elapsed, rate, complete), "{text}");
+        }
+        let line = parse("Done: 1975 samples, 25 errors, 2000488 completion tokens in 1 day, 2:03:04").unwrap();
+        assert_eq!((line.elapsed, line.failed, line.tokens), (Some(93_784.0), Some(25.0), Some(2_000_488.0)));
+        assert!(line.complete);
     }
 
     #[test]
