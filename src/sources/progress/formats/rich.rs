@@ -3,7 +3,8 @@
 //! A bar is a long run of its characters (hyphens where the output has no Unicode); what stands behind it, between
 //! spaces, is understood by its own looks: a percentage, a count, a size, a clock, a rate. Of two clocks the first is the
 //! time taken and the second the time left, except in rich's default order, where the time left follows the percentage.
-//! One clock alone is the time left, until the end, when rich itself puts the time taken in its place.
+//! One clock alone is the time left, until the end, when rich itself puts the time taken in its place. What has days is the
+//! time taken: of the time left rich prints all hours.
 //!
 //! The hazards are rules and tables made of the same characters: without a percentage, a count or a clock it is no bar.
 
@@ -104,6 +105,8 @@ struct Columns {
     second: Option<f64>,
     /// The first clock came right behind the percentage.
     is_default_order: bool,
+    /// Which of the clocks has days.
+    with_days: Option<usize>,
     rate: Option<f64>,
 }
 
@@ -113,13 +116,19 @@ impl Columns {
         let mut was_percent = false;
         while let Some(word) = words.next() {
             let next = words.peek().copied();
+            // `1 day, 2:03:04` is one column.
+            let with_days = days(word, words.clone());
+            if with_days.is_some() {
+                words.nth(1);
+                self.with_days = self.with_days.or(Some(self.clocks));
+            }
             let is_percent =
                 word.strip_suffix('%').is_some_and(|value| leading(value).is_some_and(|(_, rest)| rest.is_empty()));
             if is_percent && self.percent.is_none() {
                 self.percent = leading(word).map(|(value, _)| value);
             } else if self.done.is_none() && self.count(word, next) {
                 self.after_count = next.is_some();
-            } else if let Some(time) = time(word) {
+            } else if let Some(time) = with_days.map(Some).or_else(|| time(word)) {
                 match self.clocks {
                     0 => {
                         self.first = time;
@@ -161,12 +170,21 @@ impl Columns {
     fn times(&self, finished: Option<bool>) -> (Option<f64>, Option<f64>) {
         match self.clocks {
             0 => (None, None),
+            _ if self.with_days == Some(1) => (self.second, self.first),
+            _ if self.with_days == Some(0) => (self.first, self.second),
             1 if finished == Some(true) => (None, None),
             1 => (None, self.first),
             _ if self.is_default_order => (self.second, self.first),
             _ => (self.first, self.second),
         }
     }
+}
+
+/// Seconds of `1 day, 2:03:04`, of which `word` is the number.
+fn days<'a>(word: &str, mut behind: impl Iterator<Item = &'a str>) -> Option<f64> {
+    let (days, _) = leading(word).filter(|(_, rest)| rest.is_empty())?;
+    matches!(behind.next()?, "day," | "days,").then_some(())?;
+    Some(days * 86_400.0 + time(behind.next()?)??)
 }
 
 /// `0:00:01`, or `-:--:--` for one that is not known.
