@@ -1,6 +1,7 @@
 //! torchtitan: `[titan] 2026-11-30 07:00:00,123 - root - INFO - step: 10  loss: 10.7  memory: 30.99GiB(28.8%)  tps: 7,034`.
 //!
-//! The total is said once, at the start (`…, total steps 1000 (warmup 200)`), the end at the end (`Training completed`).
+//! The total is said once, at the start (`…, total steps 1000 (warmup 200)`), the end at the end (`Training completed`). A
+//! second training that appends to the log says its own, perhaps a larger one with which it goes on from the first.
 //! What is left out of a log that was rotated is not known.
 
 use super::super::numbers::leading;
@@ -31,10 +32,10 @@ pub(super) fn read<'a>(text: &'a str, memory: &mut super::Memory) -> Option<Bar<
         let bar = Bar { done: memory.done, total: memory.total, ..bar };
         return Some(Bar { finished: bar.reached(), ..bar });
     }
-    if memory.total.is_none()
-        && let Some(rest) = find(text, TOTAL, 0).and_then(|at| text.get(at + TOTAL.len()..))
-    {
-        memory.total = leading(rest).map(|(total, _)| total);
+    if let Some(rest) = find(text, TOTAL, 0).and_then(|at| text.get(at + TOTAL.len()..)) {
+        if let Some((total, _)) = leading(rest) {
+            *memory = Memory { total: Some(total), done: None };
+        }
         return None;
     }
     (memory.done.is_some() && text.ends_with("Training completed")).then_some(Bar {

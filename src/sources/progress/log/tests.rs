@@ -395,3 +395,16 @@ fn a_bar_that_jumps_to_where_it_resumes_begins_there() {
         assert_eq!(read(&frames).first, start, "{what}");
     }
 }
+
+#[test]
+fn a_training_that_goes_on_to_a_larger_total_has_not_ended() {
+    let step =
+        |step: u32| format!("[titan] - root - INFO - step: {step}  loss:  8.0  memory:  1.21GiB(0.86%)  tps: 5,756\n");
+    let first =
+        format!("- INFO - local batch size 8, total steps 1000 (warmup 200)\n{}- Training completed\n", step(1000));
+    assert_eq!(read(&[&first]).finished, Some(true));
+    let second = "- INFO - local batch size 8, total steps 5000 (warmup 200)\n";
+    assert_eq!(read(&[&first, second, &step(1010)]).finished, Some(false));
+    let reading = read(&[&first, second, &step(1010), &step(5000)]);
+    assert_eq!((reading.done, reading.total, reading.finished), (Some(5000.0), Some(5000.0), Some(true)));
+}

@@ -282,6 +282,17 @@ pub(super) const ROWS: &[Row] = &[
         None,
         Some(true),
     ),
+    // Of a log that is appended to by a second training, its total is the one that counts.
+    (
+        "torchtitan",
+        "Trainer is initialized with local batch size 8, total steps 1000 (warmup 200)\n[titan] 2025-11-25 19:45:01,441 - root - INFO - step: 1000  loss:  8.0277  memory:  1.21GiB(0.86%)  tps: 5,756\n[titan] 2025-11-25 19:45:02,441 - root - INFO - Training completed\nTrainer is initialized with local batch size 8, total steps 5000 (warmup 200)\n[titan] 2025-11-25 20:45:01,441 - root - INFO - step: 1010  loss:  8.0277  memory:  1.21GiB(0.86%)  tps: 5,756",
+        Some(1010.0),
+        Some(5000.0),
+        None,
+        None,
+        None,
+        Some(false),
+    ),
     (
         "llamafactory",
         r#"{"current_steps": 5, "total_steps": 93, "loss": 5.7, "percentage": 5.38, "elapsed_time": "0:02:03", "remaining_time": "1 day, 0:36:15"}"#,
