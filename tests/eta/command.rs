@@ -378,3 +378,20 @@ fn a_trainer_that_resumes_is_not_as_fast_as_its_first_step() {
         assert!((eta("mid") / left - 1.0).abs() < 0.05 && eta("low") > 0.5 * left, "{out}");
     }
 }
+
+#[test]
+fn the_pause_before_a_resume_is_no_pace_of_the_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.log");
+    let line = |(minute, done): (u32, u32)| {
+        let (day, hour, minute) = (1 + minute / 1440, minute / 60 % 24, minute % 60);
+        format!("2026-11-{day:02} {hour:02}:{minute:02}:00,000 INFO Progress: {done}/2000\n")
+    };
+    // Ten a minute for an hour, then two days of nothing, then the same again.
+    let lines = (0..=60).map(|minute| (minute, 10 * minute));
+    let resumed = (0..=60).map(|minute| (2 * 1440 + minute, 600 + 10 * minute));
+    put(&path, lines.chain(resumed).map(line).collect::<String>().as_bytes());
+    let out = object(&[path.to_str().unwrap()]);
+    let eta = |bound: &str| out["eta_seconds"][bound].as_f64().unwrap() / 60.0;
+    assert!((eta("mid") / 80.0 - 1.0).abs() < 0.05 && eta("high") < 120.0, "{out}");
+}

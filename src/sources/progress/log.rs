@@ -199,14 +199,49 @@ impl Receiver for Text {
     }
 }
 
-/// Count and clock by the times of the log's lines.
+/// Count and clock by the times of the log's lines. The clock stands still in a pause: a job that was started again days
+/// later was not slow meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stamped {
     /// At the first line of this run.
     pub first: FirstLine,
     /// At the last one.
     pub last: FirstLine,
+    /// Lines after the first.
+    steps: u32,
+    /// Seconds of pauses.
+    paused: f64,
+    /// Seconds between the last two lines, also of a pause.
+    before: f64,
 }
+
+impl Stamped {
+    fn new(first: FirstLine) -> Self {
+        Self { first, last: first, steps: 0, paused: 0.0, before: 0.0 }
+    }
+
+    /// The next line.
+    fn go_on(&mut self, done: f64, at: f64) {
+        let gap = at - self.paused - self.last.elapsed;
+        let moving = self.last.elapsed - self.first.elapsed;
+        let usual = moving / f64::from(self.steps.max(1));
+        // Lines that came at once (those of old items) make any gap a large one: of several in a row none is a pause.
+        let is_far_above = self.steps >= FEWEST_STEPS && gap > ABOVE * usual.max(self.before);
+        self.before = gap;
+        if is_far_above && (gap >= LONG_PAUSE || gap >= PAUSE.max(moving)) {
+            self.paused += gap - usual;
+        }
+        self.steps = self.steps.saturating_add(1);
+        self.last = FirstLine { done, elapsed: at - self.paused };
+    }
+}
+
+/// A pause between two lines is so many times their usual gap, of which there are so many,
+const ABOVE: f64 = 30.0;
+const FEWEST_STEPS: u32 = 3;
+/// and so many seconds long, which no evaluation between two steps takes; or less, if nothing before took as long together.
+const LONG_PAUSE: f64 = 3600.0;
+const PAUSE: f64 = 600.0;
 
 /// Something said beside the progress: that a training has ended.
 #[derive(Debug, Clone, Copy)]
@@ -459,12 +494,11 @@ impl Facts {
     /// Where the job stands at this moment.
     fn stamp(&mut self, at: Option<f64>) {
         let Some((elapsed, done)) = at.and_then(|at| Some((at, self.bars.job()?.numbers.done?))) else { return };
-        let last = FirstLine { done, elapsed };
         let run = self.run;
         match &mut self.stamped {
             // The count went back: another run, another part of a sum.
-            Some((known, stamped)) if *known == run && stamped.last.done <= done => stamped.last = last,
-            _ => self.stamped = Some((run, Stamped { first: last, last })),
+            Some((known, stamped)) if *known == run && stamped.last.done <= done => stamped.go_on(done, elapsed),
+            _ => self.stamped = Some((run, Stamped::new(FirstLine { done, elapsed }))),
         }
     }
 

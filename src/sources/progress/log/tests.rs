@@ -287,7 +287,7 @@ fn times_around_the_text_are_the_clock_where_it_has_none() {
     let seconds = |text: &str| {
         let mut read = Text::new(&LogFormat::Auto, 4096);
         read.push(text.as_bytes());
-        read.stamped().map(|Stamped { first, last }| (first.elapsed, last.elapsed, last.done))
+        read.stamped().map(|Stamped { first, last, .. }| (first.elapsed, last.elapsed, last.done))
     };
     for (name, text, expected) in [
         (
@@ -407,4 +407,52 @@ fn a_training_that_goes_on_to_a_larger_total_has_not_ended() {
     assert_eq!(read(&[&first, second, &step(1010)]).finished, Some(false));
     let reading = read(&[&first, second, &step(1010), &step(5000)]);
     assert_eq!((reading.done, reading.total, reading.finished), (Some(5000.0), Some(5000.0), Some(true)));
+}
+
+#[test]
+fn a_pause_between_lines_is_no_time_of_theirs() {
+    // Minutes of the lines, one item each; whether the time between them is all theirs.
+    let lines = |from: f64, lines: u32, every: f64| (0..lines).map(move |line| from + every * f64::from(line));
+    const DAY: f64 = 1440.0;
+    for (what, minutes, active) in [
+        (
+            "one hour, two days, one hour",
+            lines(0.0, 600, 0.1).chain(lines(60.0 + 2.0 * DAY, 600, 0.1)).collect(),
+            119.9,
+        ),
+        (
+            "two such pauses",
+            {
+                let resumed = |day: f64| lines(day * DAY, 600, 0.1);
+                resumed(0.0).chain(resumed(2.0)).chain(resumed(5.0)).collect()
+            },
+            179.8,
+        ),
+        ("a short run, half an hour", lines(0.0, 100, 0.1).chain(lines(40.0, 100, 0.1)).collect(), 19.9),
+        (
+            "an evaluation of ten minutes each hour",
+            (0..10).flat_map(|hour| lines(70.0 * f64::from(hour), 600, 0.1)).collect(),
+            689.9,
+        ),
+        (
+            "lines each ten minutes, and one after an hour",
+            lines(0.0, 10, 10.0).chain(lines(150.0, 10, 10.0)).collect(),
+            240.0,
+        ),
+        (
+            "many at once, then one in a quarter of an hour",
+            lines(0.0, 100, 0.001).chain(lines(15.0, 100, 15.0)).collect(),
+            1485.0,
+        ),
+        ("two lines", vec![0.0, DAY], DAY),
+    ] as [(&str, Vec<f64>, f64); 7]
+    {
+        let mut read = Text::new(&LogFormat::Auto, 4096);
+        for (line, minute) in minutes.iter().enumerate() {
+            read.push(format!("{:.0} INFO Progress: {}/99999\n", 1.8e9 + 60.0 * minute, 1 + line).as_bytes());
+        }
+        let Stamped { first, last, .. } = read.stamped().unwrap();
+        let found = (last.elapsed - first.elapsed) / 60.0;
+        assert!((found / active - 1.0).abs() < 0.01, "{what}: {found} of {active}");
+    }
 }
