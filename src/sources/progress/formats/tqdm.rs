@@ -17,6 +17,9 @@
 use super::super::numbers::{leading, scale, size, time};
 use super::{Bar, Whole, find};
 
+/// A scaled rate is at most so many times the average. The smallest scale is a thousand, and is none where it says more.
+const FASTEST: f64 = 300.0;
+
 /// Reads a frame that was cleaned of escapes.
 pub(super) fn read<'a>(text: &'a str, _: &mut super::Memory) -> Option<Bar<'a>> {
     parse(text)
@@ -60,7 +63,7 @@ pub(super) fn read_counter<'a>(text: &'a str, _: &mut super::Memory) -> Option<B
         description: front.trim(),
         done: Some(done),
         elapsed: timing.elapsed,
-        rate: rate(timing.rate_text, false),
+        rate: rate(timing.rate_text, None),
         whole: if timing.complete { Whole::Surely } else { Whole::Never },
         ..Bar::default()
     })
@@ -89,7 +92,7 @@ fn bar<'a>(before: &'a str, inside: &'a str) -> Option<Bar<'a>> {
         elapsed: timing.elapsed,
         // Lightning prints a zero where there is no total.
         remaining: timing.remaining.filter(|_| total.is_some()),
-        rate: rate(timing.rate_text, scaled),
+        rate: rate(timing.rate_text, scaled.then_some(done / timing.elapsed.unwrap_or(0.0).max(1.0))),
         tokens_per_item,
         finished: total.map(|total| done >= total && timing.remaining == Some(0.0)),
         // Times and count are whole even where the rest was cut.
@@ -229,11 +232,21 @@ fn description(front: &str) -> Description<'_> {
     let front = match percent(front) {
         Some(at) => front.get(..at).unwrap_or(front).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'),
         // Lightning draws an empty bar where the total is not known: `Epoch 0: |          | 37/?`.
-        None => front.strip_suffix('|').and_then(|inside| inside.trim_end().strip_suffix('|')).unwrap_or(front),
+        None => front.strip_suffix('|').map_or(front, |inside| {
+            inside.trim_end().strip_suffix('|').or_else(|| before_words(inside)).unwrap_or(front)
+        }),
     };
     let front = front.trim();
     let words = front.trim_end_matches(':');
     Description { text: without_ratio(words.trim_end()), has_colon: words.len() < front.len() }
+}
+
+/// What stands before `50% Completed `, which vLLM and SGLang print in the place of a bar.
+fn before_words(inside: &str) -> Option<&str> {
+    let (front, words) = inside.rsplit_once('%')?;
+    let digits = front.trim_end_matches(|c: char| c.is_ascii_digit());
+    let are_words = words.starts_with(' ') && words.chars().all(|c| c.is_alphabetic() || c == ' ');
+    (are_words && digits.len() < front.len()).then_some(digits)
 }
 
 /// `desc: 12.3kit` before the bracket of a bar without a total; the unit is known from the rate.
@@ -249,7 +262,9 @@ fn lone_count<'a>(before: &'a str, rate_text: &str) -> Option<(Description<'a>, 
         return None;
     }
     let scaled = body.contains('.') || is_scaled_unit(unit);
-    let factor = if scaled { unit.chars().next().and_then(scale).unwrap_or(1.0) } else { 1.0 };
+    // But for bytes nobody counts 10^12 of anything: `2.50Tests` are two and a half.
+    let is_prefix = |letter: &char| is_scaled_unit(unit) || !matches!(letter, 'T' | 'P' | 'E');
+    let factor = unit.chars().next().filter(|letter| scaled && is_prefix(letter)).and_then(scale).unwrap_or(1.0);
     // What stands before `: ` is a description whose colon is already gone.
     Some((Description { has_colon: true, ..description(front) }, value * factor, None, scaled))
 }
@@ -260,15 +275,18 @@ fn is_scaled_unit(unit: &str) -> bool {
     chars.next().and_then(scale).is_some() && matches!(chars.as_str(), "it" | "B" | "b" | "iB")
 }
 
-/// `9.99it/s`, `1.43s/it`, `10.5MB/s`, `?it/s`; per second always.
-fn rate(text: &str, scaled: bool) -> Option<f64> {
+/// `9.99it/s`, `1.43s/it`, `10.5MB/s`, `?it/s`; per second always. Where counts are scaled it may be as well, which is told
+/// from what was done a second on average: `125Ex/s` are examples, and nobody does 10^18 of them.
+fn rate(text: &str, average_of_scaled: Option<f64>) -> Option<f64> {
     let (value, unit) = leading(text)?;
     if unit.starts_with("s/") {
         return (value > 0.0).then(|| 1.0 / value);
     }
     let unit = unit.strip_suffix("/s")?;
-    let factor = if scaled || is_scaled_unit(unit) { unit.chars().next().and_then(scale).unwrap_or(1.0) } else { 1.0 };
-    Some(value * factor)
+    let factor = unit.chars().next().and_then(scale).unwrap_or(1.0);
+    let is_scaled =
+        is_scaled_unit(unit) || average_of_scaled.is_some_and(|average| value * factor <= FASTEST * average);
+    Some(if is_scaled { value * factor } else { value })
 }
 
 /// `est. speed input: 386.19 toks/s, output: 642.42 toks/s`.
@@ -352,6 +370,49 @@ mod tests {
             assert_eq!((bar.done.unwrap(), bar.total, bar.elapsed, bar.remaining, bar.rate), *numbers, "{text}");
             assert_eq!(bar.description, *description, "{text}");
             assert_eq!(bar.whole, Whole::Surely, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_unit_that_begins_like_a_scale_is_none() {
+        for (text, done, rate) in [
+            ("12%|#| 1.25k/10.0k [00:10<01:10, 125Ex/s]", 1250.0, 125.0),
+            ("12%|#| 1.25k/10.0k [00:10<01:10, 1.25kEx/s]", 1250.0, 1250.0),
+            ("12%|#| 1.25k/10.0k [00:10<01:10, 125 Ex/s]", 1250.0, 125.0),
+            ("12%|#| 1.25M/10.0M [00:10<01:10, 125kMsg/s]", 1.25e6, 125e3),
+            ("12%|#| 1.25k/10.0k [00:10<01:10, 125Msg/s]", 1250.0, 125.0),
+            ("12%|#| 1.25k/10.0k [00:00<00:01, 125Tests/s]", 1250.0, 125.0),
+            ("43%|####| 150M/352M [00:14<00:20, 10.5MB/s]", 150e6, 10.5e6),
+            ("99%|####| 150M/152M [12:14:00<00:20, 10.5MB/s]", 150e6, 10.5e6),
+            ("2.50Ex [00:10, 0.25Ex/s]", 2.5, 0.25),
+            ("12.3Pages [00:10, 1.23Pages/s]", 12.3, 1.23),
+            ("12.3kPages [00:10, 1.23kPages/s]", 12_300.0, 1230.0),
+            ("12.3kit [00:10, 1.23kit/s]", 12_300.0, 1230.0),
+            ("1.50TB [1:00:00, 417MB/s]", 1.5e12, 417e6),
+        ] {
+            let bar = parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((bar.done, bar.rate), (Some(done), Some(rate)), "{text}");
+        }
+    }
+
+    /// vLLM and SGLang set `{percentage:3.0f}% Completed |` in the place of the bar.
+    #[test]
+    fn a_percentage_in_words_is_no_name() {
+        for (text, description) in [
+            (
+                "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:01<00:01,  1.20it/s]",
+                "Loading safetensors checkpoint shards",
+            ),
+            ("Multi-thread loading shards:   0% Completed | 0/4 [00:00<?, ?it/s]", "Multi-thread loading shards"),
+            (
+                "(EngineCore pid=7) Loading pt checkpoint shards: 100% Completed | 4/4 [00:08<00:00,  2.10s/it]",
+                "(EngineCore pid=7) Loading pt checkpoint shards",
+            ),
+            ("  7% done | 2/30 [00:01<00:01,  1.20it/s]", ""),
+            ("Epoch 0: |          | 37/? [00:01<00:00, 30.1it/s]", "Epoch 0"),
+        ] {
+            let bar = parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((bar.format, bar.description), ("tqdm", description), "{text}");
         }
     }
 
