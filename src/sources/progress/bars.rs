@@ -29,7 +29,7 @@ use super::renames::{self, Name};
 /// Bars that are remembered at once.
 const MAX_BARS: usize = 64;
 
-/// Seconds of a bar's clock that are all its first step; no frame of them is put off (`Parts::is_beginning`).
+/// Seconds of a bar's clock that are all its first step; the last frame of them is read, however many come (`repeat`).
 const FIRST_STEP: f64 = 2.0;
 /// The first step is none of its pace when it was so many times as fast as what came after it, which takes some items to see:
 /// of a few answers of a model, five may come at once and the sixth a minute later.

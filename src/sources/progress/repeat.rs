@@ -10,6 +10,8 @@
 //! and what such a frame says is the full reading's to decide. Most frames differ from the one before in digits only, so
 //! the parts are where they were, and are not looked for at all.
 //!
+//! The first step of a bar tells of a resume, so the frame behind the first one and the last of the first seconds are read.
+//!
 //! A bar that is renamed with every frame, in measured values only (`loss 0.31`), is put off as well, if its count
 //! itself goes on: see [`super::renames`].
 //!
@@ -47,6 +49,8 @@ struct Slot {
     place: Option<u64>,
     /// Its turn changes nothing, as long as nothing is read in full.
     is_free: bool,
+    /// Its frame may be the last of its first step, which is read in full.
+    is_early: bool,
     /// Nor does a name that differs in values only; `None` is not asked yet.
     is_renamed_freely: Option<bool>,
 }
@@ -65,6 +69,7 @@ impl Slot {
                 self.may.get_mut(value).unwrap_or_default().fill(May::AnotherName);
             });
         }
+        self.is_early = is_early(parts.clock.of(frame));
         self.parts = parts;
     }
 
@@ -181,7 +186,7 @@ impl Repeat {
             (slot.is_free, slot.is_renamed_freely) = (false, None);
         }
         let known = self.slots.iter().position(|slot| slot.bar == bar);
-        let Some(parts) = Parts::of(frame).filter(|parts| !parts.is_beginning(frame)) else {
+        let Some(parts) = Parts::of(frame).filter(|parts| !parts.is_first) else {
             if let Some(at) = known {
                 self.slots.swap_remove(at);
             }
@@ -237,6 +242,9 @@ impl Repeat {
         if !is_same(if slot.found.is_empty() { rank } else { &slot.found }, &slot.rank)
             || !slot.is_behind(frame, parts.as_ref().unwrap_or(&slot.parts))
         {
+            return false;
+        }
+        if slot.is_early && !is_early(parts.as_ref().unwrap_or(&slot.parts).clock.of(frame)) {
             return false;
         }
         slot.is_free = slot.is_free || bars.may_become_newest(slot.bar, run);
@@ -395,11 +403,6 @@ impl Parts {
         }
     }
 
-    /// Whether what comes next may be its first step, which tells of a resume: that one is read.
-    fn is_beginning(&self, frame: &[u8]) -> bool {
-        self.is_first || matches!(self.clock.of(frame), b"00:00" | b"00:01" | b"00:02")
-    }
-
     /// Whether its count is a whole number.
     fn is_plain(&self, frame: &[u8]) -> bool {
         self.done.of(frame).iter().all(u8::is_ascii_digit)
@@ -422,6 +425,11 @@ fn is_clock(clock: &[u8]) -> bool {
         [b'1'..=b'9', .., b':', b'0'..=b'5', _, b':', b'0'..=b'5', _] => clock.len() <= MAX_CLOCK,
         _ => false,
     }
+}
+
+/// Whether a clock is one of a bar's first step (`bars::FIRST_STEP`).
+fn is_early(clock: &[u8]) -> bool {
+    matches!(clock, b"00:00" | b"00:01" | b"00:02")
 }
 
 /// At the slash.
