@@ -352,6 +352,11 @@ fn a_bar_that_is_full_is_not_the_end_of_a_larger_total() {
         put(&path, text.as_bytes());
         let out = object(&["--total", total, path.to_str().unwrap()]);
         assert_eq!(out["finished"].as_bool(), Some(finished), "{text} {total}");
+        assert_eq!(
+            out["printed_remaining_seconds"].as_f64(),
+            (text == shards && finished).then_some(0.0),
+            "{text} {total}"
+        );
         let (piped, _) = piped(&["-", "--json", "--total", total], text.as_bytes());
         let piped: serde_json::Value = serde_json::from_slice(&piped).unwrap();
         assert_eq!(piped["finished"].as_bool(), Some(finished), "{text} {total}");

@@ -64,6 +64,9 @@ impl Wishes {
         let Some(total) = self.total else { return };
         let falls_short = told.reached && told.total.or(told.done).is_some_and(|own| own < total);
         told.finished = told.finished.filter(|finished| *finished && !falls_short);
+        // Nor is the time that it prints the time until this total.
+        let is_other = told.total.is_some_and(|own| (own - total).abs() > 0.5);
+        told.printed_remaining = told.printed_remaining.filter(|_| !is_other);
         (told.total, told.total_grew_from) = (Some(total), None);
     }
 
