@@ -148,6 +148,8 @@ impl Items {
     /// Before `at` nothing could move for so long. What was counted meanwhile, or since then and before anybody knew, came in
     /// the time that is left of it.
     pub(super) fn stood(&mut self, seconds: f64, at: Time) {
+        // In whole microseconds as moments are, so that it is all the same whether a count is told before or after.
+        let seconds = (seconds * 1e6).round() / 1e6;
         let (Some(since), Some(last), Ok(stood)) = (self.since(at), self.last, Duration::try_from_secs_f64(seconds))
         else {
             return;
@@ -443,16 +445,18 @@ mod tests {
 
     #[test]
     fn a_count_that_is_read_and_an_engine_that_stands_still_may_be_told_in_any_order() {
-        let told = |count_first: bool| {
+        // It stands all the time between two looks, or a part of it that is no whole number of microseconds.
+        let told = |stands: f64, count_first: bool| {
             let mut items = Items::default();
             for nth in 0..40_u32 {
-                let evidence = Evidence { settled: f64::from(nth.min(20)), failed: 0.0, own_clock: None };
-                let now = Time::from_seconds(5.0 * f64::from(nth));
+                let settled = if stands < 5.0 { nth } else { nth.min(20) };
+                let evidence = Evidence { settled: f64::from(settled), failed: 0.0, own_clock: None };
+                let now = Time::from_seconds(5.000_001 * f64::from(nth));
                 if count_first {
                     items.record(evidence, now);
                 }
                 if nth > 20 {
-                    items.stood(5.0, now);
+                    items.stood(stands, now);
                 }
                 if !count_first {
                     items.record(evidence, now);
@@ -460,11 +464,15 @@ mod tests {
             }
             items
         };
-        let (count_first, engine_first) = (told(true), told(false));
-        assert_eq!(count_first.points, engine_first.points);
-        let later = Time::from_seconds(200.0);
-        assert_eq!(count_first.since(later), Some(5.0));
-        assert_eq!(engine_first.since(later), Some(5.0));
+        for stands in [5.000_001, 1.234_567_83, 3.999_999_77] {
+            let (count_first, engine_first) = (told(stands, true), told(stands, false));
+            assert_eq!(count_first.points, engine_first.points, "{stands}");
+            let later = Time::from_seconds(5.000_001 * 40.0);
+            for items in [count_first, engine_first] {
+                let since = items.since(later).unwrap();
+                assert!((since - 5.000_001).abs() < 1e-6, "{stands}: {since}");
+            }
+        }
     }
 
     #[test]
