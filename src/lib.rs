@@ -7,6 +7,7 @@ pub mod model;
 pub mod catalog;
 pub mod clock;
 pub mod config;
+pub mod dial;
 pub mod recording;
 pub mod redact;
 pub mod rest;

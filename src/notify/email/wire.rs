@@ -18,6 +18,8 @@ use lettre::transport::smtp::client::{AsyncNetworkStream, AsyncTokioStream, TlsP
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::dial;
+
 /// What a server may say on one connection, certificates included. An answer has a line or a few, so this is for more
 /// recipients than anybody configures.
 const MOST: usize = 1 << 20;
@@ -29,7 +31,7 @@ pub(super) struct Flood;
 
 /// A connection, not encrypted yet.
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<Box<dyn AsyncTokioStream>> {
-    let stream = TcpStream::connect((host, port)).await?;
+    let stream = dial::first_that_answers(dial::addresses(host, port).await?).await?;
     Ok(Box::new(Limited { stream, left: MOST }))
 }
 
