@@ -38,59 +38,73 @@ const MOST_ANSWERS: f64 = 8192.0;
 const SHARE: f64 = 0.4;
 const MANY: f64 = 6.0;
 
-/// How the last answers end.
-struct Ends {
-    last: Last,
-    /// Requests of the job that run at once.
-    slots: f64,
-    /// What it took to find out.
-    steps: u64,
-}
+/// A share that changes no number that anybody sees is not worth what it costs to find.
+const LEAST_SHARE: f64 = 0.01;
 
 impl Eta {
     /// Seconds until `total` are settled, and the steps that it took.
     pub(super) fn by_count(&self, total: f64, now: Time) -> (Option<Bounds>, u64) {
-        let ends = self.ends(total);
-        let ending = ends.as_ref().map_or(Ending::Usual(1.0), |ends| Ending::Known(ends.last));
-        (self.items.read_with(total, now, ending), ends.map_or(ITEMS_STEPS, |ends| ends.steps))
+        let last = self.at_once().and_then(|slots| self.last_answers(slots, total));
+        let (ending, steps) = last.map_or((Ending::Usual(1.0), 0), |(last, steps)| (Ending::Known(last), steps));
+        (self.items.read_with(total, now, ending), ITEMS_STEPS + steps)
     }
 
     /// What a play says, and the count as well.
     pub(super) fn with_count(&self, played: Bounds, total: f64, now: Time) -> (Bounds, u64) {
-        let Some(ends) = self.ends(total) else { return (played, 0) };
         let both = || {
+            let slots = self.at_once()?;
+            let share = self.share_of_count(slots, total, now).filter(|share| *share >= LEAST_SHARE)?;
+            let (last, steps) = self.last_answers(slots, total)?;
             // That the items are in an order is in the play.
-            let last = Last { apart: 0.0, ..ends.last };
-            let counted = self.items.read_with(total, now, Ending::Known(last))?;
-            let (done, settled) = (self.items.counted(now)?.done(), self.items.settled()?);
-            let many = |items: f64| (items / ends.slots / MANY).powi(2);
-            let (had, waiting) = (many(done), many((total - settled - ends.slots).max(0.0)));
-            let share = SHARE * had / (1.0 + had) * waiting / (1.0 + waiting) * self.items.since_a_stop().powi(2);
+            let counted = self.items.read_with(total, now, Ending::Known(Last { apart: 0.0, ..last }))?;
             let mean = |play: f64, count: f64| play + share * (count - play);
             // Quantiles are averaged one by one: where both agree on how sure they are, so is their average.
-            Some(Bounds::new(
+            let bounds = Bounds::new(
                 mean(played.least(), counted.least()),
                 mean(played.mid, counted.mid),
                 mean(played.most(), counted.most()),
-            ))
+            );
+            Some((bounds, ITEMS_STEPS + steps))
         };
-        (both().unwrap_or(played), ends.steps)
+        both().unwrap_or((played, 0))
     }
 
-    fn ends(&self, total: f64) -> Option<Ends> {
+    /// What the count is worth beside a play.
+    fn share_of_count(&self, slots: f64, total: f64, now: Time) -> Option<f64> {
+        let (done, settled) = (self.items.counted(now)?.done(), self.items.settled()?);
+        let many = |items: f64| {
+            let square = (items / slots / MANY).powi(2);
+            square / (1.0 + square)
+        };
+        let waiting = (total - settled - slots).max(0.0);
+        Some(SHARE * many(done) * many(waiting) * self.items.since_a_stop().powi(2))
+    }
+
+    /// Requests of the job that run at once, by its pace; `None` where nobody tells lengths.
+    fn at_once(&self) -> Option<f64> {
         let finished = self.order.all();
         if self.without_lengths || finished.count() < FEWEST_LENGTHS {
             return None;
         }
-        let (rate, left) = (self.items.rate()?, (total - self.items.settled()?).max(0.0));
-        let running = self.usual_running().max(1.0);
-        let running = running.min(MOST_SLOTS);
+        let running = self.running();
         let of_one = self.throughput.average()? / running;
-        let slots = (rate * finished.total() / finished.count() / of_one).clamp(1.0, running).round();
+        Some((self.items.rate()? * finished.total() / finished.count() / of_one).clamp(1.0, running).round())
+    }
+
+    /// Requests of everybody that run at once.
+    fn running(&self) -> f64 {
+        let running = self.usual_running().max(1.0);
+        running.min(MOST_SLOTS)
+    }
+
+    /// How the last answers end, and the steps that it took.
+    fn last_answers(&self, slots: f64, total: f64) -> Option<(Last, u64)> {
+        let (finished, running) = (self.order.all(), self.running());
+        let (rate, left) = (self.items.rate()?, (total - self.items.settled()?).max(0.0));
         let lengths = Mixed::fit(finished, &Histogram::default(), self.settings.max_tokens, false, std::iter::empty());
         let speed = self.throughput.learn(running, left / rate, &[])?;
         let (drift, _) = self.order.drift(&lengths.mode(), &[], 0.0, left.max(1.0));
-        let last = left.min(slots).round();
+        let items = left.min(slots).round();
         let mut random = Random::new(self.settings.seed);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Between the two.
         let draws = (MOST_ANSWERS / slots).clamp(FEWEST_DRAWS, DRAWS) as u32;
@@ -100,12 +114,12 @@ impl Eta {
                 let law = speed.draw(&mut random, even(nth, 1), even(nth, 2));
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Of a few thousand at most.
                 let mut ends: Vec<f64> = (0..slots as usize).map(|_| curve.left_at_any_moment(&mut random)).collect();
-                drain(&mut ends, last, running - slots, &law)
+                drain(&mut ends, items, running - slots, &law)
             })
             .collect();
-        let last = Last { items: last, seconds: quantiles(&mut seconds), apart: deviation(&drift) };
+        let last = Last { items, seconds: quantiles(&mut seconds), apart: deviation(&drift) };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A count.
-        Some(Ends { last, slots, steps: FIT_STEPS + u64::from(draws) * slots as u64 })
+        Some((last, FIT_STEPS + u64::from(draws) * slots as u64))
     }
 }
 
