@@ -126,7 +126,7 @@ impl Eta {
     /// What is in no line of the file yet, by when it began: how old it became, and how many of it ended.
     fn begun(&self, aged: &[Aged], untold: &[Ended]) -> Vec<Begun> {
         let before = self.before.unwrap_or(0.0);
-        let running = aged.iter().map(|one| (one.order, one.age, 0.0));
+        let running = aged.iter().map(|one| (one.order, one.unmoved, 0.0));
         let ended = untold.iter().map(|one| (one.order, one.length, 1.0));
         let known = running.chain(ended).filter_map(|(order, age, ended)| Some((order?, age, ended)));
         known.map(|(order, age, ended)| Begun { order: before + order, age, ended }).collect()

@@ -82,6 +82,9 @@ impl Cell {
 pub(super) struct Aged {
     /// Its tokens so far.
     pub age: f64,
+    /// The same by when it began, before all are moved until they add up to what is held: a young one may be moved far.
+    #[serde(skip)]
+    pub unmoved: f64,
     /// The how-manieth it was to begin; not known of those that ran when we came.
     pub order: Option<f64>,
 }
@@ -289,11 +292,14 @@ impl Flight {
         }
         let Some(look) = self.last.filter(|look| look.running >= 1.0) else { return };
         let held = look.held.map_or(0.0, |held| held - self.stray);
-        let mean =
-            ages.windows(2).map(|pair| pair.iter().sum::<f64>() / 2.0).sum::<f64>() / count(ages.len().max(2) - 1);
+        let (mut ages, pieces) = (ages.to_vec(), count(ages.len().max(2) - 1));
+        let mean = ages.windows(2).map(|pair| pair.iter().sum::<f64>() / 2.0).sum::<f64>() / pieces;
         if held > 0.0 && mean > 0.0 {
             let scale = held / look.running / mean;
-            self.meet(&ages.iter().map(|age| age * scale).collect::<Vec<_>>());
+            // None can be older than the engine's own time.
+            let oldest = ages.last().map_or(0.0, |oldest| oldest * scale).min(look.generated / look.running);
+            bend(&mut ages, oldest, held / look.running * pieces);
+            self.meet(&ages);
         }
     }
 
@@ -367,7 +373,7 @@ impl Flight {
         let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - most };
         let over = self.cells.partition_point(|cell| cell.to < oldest);
         let mut sum = 0.0;
-        let sums: Vec<f64> = self
+        let mut sums: Vec<f64> = self
             .cells
             .iter()
             .map(|cell| {
@@ -375,7 +381,12 @@ impl Flight {
                 sum
             })
             .collect();
-        let mut errors = sums.get(over.saturating_sub(CELLS_FOR_ERROR)..over).unwrap_or_default().to_vec();
+        // How old those are that ran when we came is a guess, but how many there were is not: what is off among them does not go
+        // on beyond them, and no more of them are left than are left of all.
+        let met = self.cells.partition_point(|cell| cell.order.is_none());
+        let left = met.checked_sub(1).and_then(|last| sums.get(last)).map_or(0.0, |left| left.max(0.0));
+        sums.iter_mut().take(met).for_each(|sum| *sum = sum.clamp(0.0, left));
+        let mut errors = sums.get(over.saturating_sub(CELLS_FOR_ERROR).max(met)..over).unwrap_or_default().to_vec();
         errors.sort_by(f64::total_cmp);
         let error = errors.get(errors.len() / 2).copied().unwrap_or(0.0);
         // Pools of neighbours: the value of all, and how many.
@@ -413,14 +424,12 @@ impl Flight {
                     break;
                 }
                 let share = if cell.at_once { 0.0 } else { (place - older) / here };
-                aged.push(Aged {
-                    age: (self.u - cell.from - (cell.to - cell.from) * share).max(1.0),
-                    order: cell.order(),
-                });
+                let age = (self.u - cell.from - (cell.to - cell.from) * share).max(1.0);
+                aged.push(Aged { age, unmoved: age, order: cell.order() });
             }
             older += here;
         }
-        aged.resize(wanted, Aged { age: 1.0, order: Some(self.begun) });
+        aged.resize(wanted, Aged { age: 1.0, unmoved: 1.0, order: Some(self.begun) });
         aged
     }
 
@@ -510,26 +519,27 @@ impl Flight {
             }
         }
         if let Some(held) = held.filter(|_| sum > 0.0) {
-            bend(&mut aged, held);
+            let mut ages: Vec<f64> = aged.iter().map(|one| one.age).collect();
+            let oldest = ages.iter().copied().fold(1.0, f64::max).max(held / count(ages.len().max(1)));
+            bend(&mut ages, oldest, held);
+            aged.iter_mut().zip(ages).for_each(|(one, age)| one.age = age.max(1.0));
         }
         aged
     }
 }
 
-/// Moves ages until they add up to `held`, the young ones most: how old the oldest is, is known best.
-fn bend(aged: &mut [Aged], held: f64) {
-    let oldest = aged.iter().map(|one| one.age).fold(1.0, f64::max);
-    let oldest = oldest.max(held / count(aged.len().max(1)));
-    let sum = |power: f64| aged.iter().map(|one| oldest * (one.age / oldest).powf(power)).sum::<f64>();
+/// Moves ages until they add up to `sum`, the young ones most: how old the `oldest` is, is known best.
+fn bend(ages: &mut [f64], oldest: f64, sum: f64) {
+    let most = ages.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let bent = |age: f64, power: f64| oldest * (age / most).powf(power);
     let (mut low, mut high) = (0.2_f64, 5.0_f64);
     for _ in 0..20 {
         let middle = (low * high).sqrt();
-        if sum(middle) > held { low = middle } else { high = middle }
+        let sum_so = ages.iter().map(|&age| bent(age, middle)).sum::<f64>();
+        if sum_so > sum { low = middle } else { high = middle }
     }
     let power = (low * high).sqrt();
-    for one in aged {
-        one.age = (oldest * (one.age / oldest).powf(power)).max(1.0);
-    }
+    ages.iter_mut().for_each(|age| *age = bent(*age, power));
 }
 
 fn join(pair: &[Cell]) -> Option<Cell> {

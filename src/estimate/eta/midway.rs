@@ -18,9 +18,13 @@ struct Seen {
     others: f64,
     /// Seconds in which the engine makes one token a poll.
     stopped: f64,
+    /// This share of the answers is so many times as long as the others.
+    long: (f64, f64),
+    /// Of the lengths.
+    seed: u64,
 }
 
-const PLAINLY: Seen = Seen { buffer: 1, others: 1.0, stopped: 0.0 };
+const PLAINLY: Seen = Seen { buffer: 1, others: 1.0, stopped: 0.0, long: (0.2, 5.0), seed: 7 };
 
 /// The engine and the job at a poll.
 #[derive(Clone, Copy)]
@@ -32,10 +36,10 @@ struct Poll {
     done: usize,
 }
 
-/// The polls of a run, and the lengths in the order of their ends: one answer in five is five times as long as the others.
-fn run(stopped: f64) -> (Vec<Poll>, Vec<u32>) {
-    let mut random = Random::new(7);
-    let mut length = || 200.0f64.mul_add(random.uniform(), 100.0) * if random.uniform() < 0.2 { 5.0 } else { 1.0 };
+/// The polls of a run, and the lengths in the order of their ends.
+fn run(Seen { stopped, long: (share, times), seed, .. }: Seen) -> (Vec<Poll>, Vec<u32>) {
+    let mut random = Random::new(seed);
+    let mut length = || 200.0f64.mul_add(random.uniform(), 100.0) * if random.uniform() < share { times } else { 1.0 };
     let mut waiting: Vec<f64> = (0..ITEMS).map(|_| length()).collect();
     let mut slots: Vec<(f64, f64)> = waiting.split_off(ITEMS - SLOTS).into_iter().map(|length| (length, 0.0)).collect();
     let (mut polls, mut done) = (Vec::new(), Vec::new());
@@ -70,7 +74,7 @@ fn run(stopped: f64) -> (Vec<Poll>, Vec<u32>) {
 
 /// A run that is watched from 30 % of it on: the forecasts at 40, 60 and 80 %, and what each is of the truth.
 fn watched(seen: Seen) -> Vec<(f64, Forecast)> {
-    let (polls, lengths) = run(seen.stopped);
+    let (polls, lengths) = run(seen);
     let end = polls.last().unwrap().second;
     let mut eta = Eta::new(Settings { lengths: true, max_tokens: None, seed: 1 });
     let (mut told, mut forecasts) = (0, Vec::new());
@@ -105,36 +109,55 @@ fn watched(seen: Seen) -> Vec<(f64, Forecast)> {
     forecasts
 }
 
+/// Every forecast is right, and on average they are no wider than this.
 fn all_good(seen: Seen, most: f64, widest: f64) {
+    let mut widths = Vec::new();
     // What is the job's share of an engine is not known before some hundred answers ended.
     for (share, forecast) in watched(seen).into_iter().skip(usize::from(seen.others > 1.0)) {
         assert_eq!(forecast.mode, EstimateMode::LengthsAndEngine, "{seen:?}");
         assert!((share - 1.0).abs() < most, "{seen:?}: {share} {forecast:?}");
         let seconds = forecast.seconds;
-        let width = (seconds.high.unwrap() - seconds.low.unwrap()) / seconds.mid;
-        assert!(width < widest, "{seen:?}: {width}");
+        widths.push((seconds.high.unwrap() - seconds.low.unwrap()) / seconds.mid);
     }
+    let average = widths.iter().sum::<f64>() / widths.len() as f64;
+    assert!(average < widest, "{seen:?}: {widths:?}");
 }
 
 #[test]
 fn the_lines_that_were_there_are_no_order_of_the_items() {
     // The first answers to end are the short ones, and that was taken for an order: intervals were twice as wide.
-    all_good(PLAINLY, 0.1, 0.3);
+    all_good(PLAINLY, 0.1, 0.25);
 }
 
 #[test]
 fn a_buffer_is_no_long_tail() {
     // Lines of before the account explained the oldest of those that ran; and of the newest items only those that run were
     // counted, which looks as if answers became longer.
-    all_good(Seen { buffer: 50, ..PLAINLY }, 0.15, 0.6);
+    all_good(Seen { buffer: 50, ..PLAINLY }, 0.15, 0.4);
 }
 
 #[test]
 fn what_others_do_is_taken_out_of_all_that_was_counted() {
-    all_good(Seen { others: 1.25, ..PLAINLY }, 0.15, 0.8);
+    all_good(Seen { others: 1.25, ..PLAINLY }, 0.15, 0.4);
 }
 
 #[test]
 fn a_token_now_and_then_is_no_speed() {
-    all_good(Seen { stopped: 120.0, ..PLAINLY }, 0.15, 0.3);
+    all_good(Seen { stopped: 120.0, ..PLAINLY }, 0.15, 0.25);
+}
+
+#[test]
+fn of_those_that_ran_when_we_came_none_is_older_than_the_engine_or_runs_for_ever() {
+    // Few answers are very long, and which of them ran then is known badly: they were made older than the engine, what was off
+    // of their number stayed as requests that never end, the newest ones were made younger or older for that, which looked
+    // like an order of the items, and of nine forecasts three were two to four times as long as the rest of the run.
+    let mut errors = [Vec::new(), Vec::new(), Vec::new()];
+    for seed in 1..=9 {
+        let seen = watched(Seen { long: (0.03, 15.0), seed, ..PLAINLY });
+        errors.iter_mut().zip(seen).for_each(|(errors, (share, _))| errors.push(share - 1.0));
+    }
+    for errors in &mut errors {
+        errors.sort_by(|one, other| one.abs().total_cmp(&other.abs()));
+        assert!(errors[8].abs() < 0.35 && errors[4].abs() < 0.15, "{errors:.2?}");
+    }
 }
