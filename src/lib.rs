@@ -2,6 +2,9 @@
 //!
 //! One direction: `sources → Observation → core → Snapshot → outputs`. See ARCHITECTURE.md.
 
+// They panic where nobody reads; `cli::say` does not.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod model;
 
 pub mod catalog;

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::say;
+
 /// A file to write: its path under the folder and its text.
 #[derive(Debug)]
 pub struct Asset {
@@ -54,11 +56,7 @@ enum Fate {
 /// Writes and says what it wrote.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let listing = write_all(&args.folder, args.force)?;
-    let mut out = io::stdout().lock();
-    match out.write_all(listing.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to the terminal"),
-    }
+    say::print(listing)
 }
 
 fn write_all(folder: &Path, force: bool) -> anyhow::Result<String> {

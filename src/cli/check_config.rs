@@ -3,11 +3,11 @@
 //! Exit codes: 0 good, 78 problems in the file or in a rule file that it names, 1 a source that does not answer. Problems go to stderr in the form that
 //! editors jump to (`file:line:column: …`), the summary to stdout.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{EXIT_CONFIG, probe, settings};
+use super::{EXIT_CONFIG, probe, say, settings};
 use crate::alerts::Rules;
 use crate::config::{self, AlertingMode, Config, SmtpTls};
 
@@ -36,18 +36,15 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(file) = args.file.as_deref() else { return probe::child(&mut io::stdin(), &mut io::stdout()) };
     let checked = settings::check(Some(file));
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    err.write_all(checked.complaints().as_bytes())?;
+    say::complain(checked.complaints());
     let Some(settings) = checked.settings(&args.machine)? else { return Ok(ExitCode::from(EXIT_CONFIG)) };
     let rules = Rules::parse(&settings.rules).map_or(0, |rules| rules.iter().count());
-    out.write_all(summary(&config::quote(&file.display().to_string()), &settings.config, rules).as_bytes())?;
+    say::print(summary(&config::quote(&file.display().to_string()), &settings.config, rules))?;
     if !args.probe {
         return Ok(ExitCode::SUCCESS);
     }
-    out.flush()?;
     let results = probe::all(&settings.config)?;
-    writeln!(out)?;
-    out.write_all(probe::table(&results).as_bytes())?;
+    say::print(format!("\n{}", probe::table(&results)))?;
     let good = results.iter().all(|result| result.answer.is_ok());
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

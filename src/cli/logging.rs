@@ -1,10 +1,10 @@
 //! Logs to standard error, as `--log.level` and `--log.format` say.
 
-use std::io::IsTerminal;
-
 use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
+
+use super::say;
 
 /// The flags.
 #[derive(Debug, Clone, clap::Args)]
@@ -44,10 +44,16 @@ pub fn start(args: &Args) {
         Level::Warn => LevelFilter::WARN,
         Level::Error => LevelFilter::ERROR,
     };
-    let builder = fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let builder = fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        // A line that cannot be written is lost. The subscriber would say so on the same standard error, with `eprintln!`,
+        // whose panic takes down whoever logs: the core, when a `tee`, a terminal or the journal behind us is gone.
+        .log_internal_errors(false);
     // An error means that logging is set up already.
     let _ = match args.format {
-        Format::Logfmt => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        Format::Logfmt => builder.with_ansi(say::in_colour(&std::io::stderr())).try_init(),
         Format::Json => builder.json().try_init(),
     };
 }

@@ -12,6 +12,7 @@ pub mod probe;
 mod record;
 mod replay;
 mod run;
+mod say;
 mod scorecard;
 mod settings;
 mod silence;
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
 
 #[allow(clippy::needless_pass_by_value, reason = "as unwrap_or_else hands it over")]
 fn failed(error: anyhow::Error) -> ExitCode {
-    eprintln!("longhaul: {}", chain(&error));
+    say::failed(chain(&error));
     ExitCode::FAILURE
 }
 

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::settings;
 use super::status::{Column, Table};
+use super::{say, settings};
 use crate::estimate::scorecard::{FinishedRun, Summary, summaries};
 use crate::model::JobName;
 use crate::runtime::saved_forecasts;
@@ -57,9 +57,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ledger.finished().iter().filter(|run| wanted.is_empty() || wanted.contains(&run.job)).collect();
     let scorecard = Scorecard { summary: summaries(runs.iter().copied()), runs };
     if args.json {
-        println!("{}", serde_json::to_string(&scorecard)?);
+        say::print(format!("{}\n", serde_json::to_string(&scorecard)?))?;
     } else {
-        print!("{}", render(&scorecard, &folder));
+        say::print(render(&scorecard, &folder))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::EXIT_CONFIG;
+use super::{EXIT_CONFIG, say};
 use crate::alerts::{self, RuleProblem, Rules};
 use crate::config::{self, Config, Loaded, SHOWN, listing};
 
@@ -108,7 +108,7 @@ pub fn complaints(loaded: &Loaded, of_rules: &[RuleProblem]) -> String {
 /// Reads the configuration and the rule files; `Err` is the exit code after every problem was printed.
 pub fn load(args: &Args) -> anyhow::Result<Result<Settings, ExitCode>> {
     let checked = check(args.config_file.as_deref());
-    eprint!("{}", checked.complaints());
+    say::complain(checked.complaints());
     Ok(checked.settings(&args.machine)?.ok_or(ExitCode::from(EXIT_CONFIG)))
 }
 

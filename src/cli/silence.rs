@@ -3,7 +3,6 @@
 //! Words and flags are those of `amtool silence`, which works as well
 //! (`amtool --alertmanager.url=http://127.0.0.1:10787 silence add …`); this one needs nothing else installed.
 
-use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::say;
 use super::status::{self, Column, Table};
 use crate::clock::Clock;
 use crate::model::silence::{Matcher, SilenceState};
@@ -120,21 +120,15 @@ impl TryFrom<String> for Moment {
 /// Does it.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let Args { url, what } = args;
-    let mut out = std::io::stdout().lock();
     match what {
         What::Add(add) => {
             let id = self::add(&url, add).await?;
-            writeln!(out, "{id}")?;
+            say::print(format!("{id}\n"))?;
         }
         What::List(list) => {
             let found = self::list(&url, &list).await?;
-            if list.quiet {
-                for silence in found {
-                    writeln!(out, "{}", silence.id)?;
-                }
-            } else {
-                write!(out, "{}", table(&found))?;
-            }
+            let ids = || found.iter().map(|silence| format!("{}\n", silence.id)).collect();
+            say::print(if list.quiet { ids() } else { table(&found) })?;
         }
         What::Expire(Expire { ids }) => {
             for id in ids {

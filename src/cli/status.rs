@@ -5,11 +5,11 @@
 //! touches the network and the terminal. The hazard is text from elsewhere: a control character in a job's name or a
 //! log's line would reach the terminal, so every cell is made printable.
 
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+use super::say;
 use crate::model::{FailureKind, Snapshot};
 use crate::sources::http::{self, Limits, Request};
 use crate::web::SNAPSHOT;
@@ -46,22 +46,17 @@ pub struct Args {
 /// Asks and prints.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let body = fetch(&args.url).await?;
-    let mut out = std::io::stdout().lock();
     let text = if args.json {
         body
     } else {
         let snapshot: Snapshot = serde_json::from_slice(&body).with_context(|| {
             format!("{} answers, but not with a snapshot of this version of longhaul; try --json", args.url)
         })?;
-        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let colour = say::in_colour(&std::io::stdout());
         let text = render(&snapshot, width());
         if colour { view::paint(&text) } else { text }.into_bytes()
     };
-    match out.write_all(&text).and_then(|()| out.flush()) {
-        // `status | head` has what it wanted.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to the terminal"),
-    }
+    say::print(text)
 }
 
 /// The columns of the terminal, if there is one.

@@ -19,3 +19,4 @@ mod mail;
 mod progress;
 mod recordings;
 mod storage;
+mod unread;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::run::block_on;
+use super::say;
 use crate::clock::Clock;
 use crate::config::{LogFormat, log_format};
 use crate::estimate::one_shot::{Verdict, judge};
@@ -77,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut fields = Fields::default();
     for (name, pointer) in &args.field {
         if let Err(message) = fields.set(name, pointer) {
-            eprintln!("longhaul: --field: {message}");
+            say::failed(format_args!("--field: {message}"));
             return Ok(ExitCode::from(2));
         }
     }
@@ -92,9 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if args.path.as_os_str() == "-" {
         if args.total_bytes.is_some() {
-            eprintln!(
-                "longhaul: --total-bytes is about a file or a folder, and - is standard input: name what is written"
-            );
+            say::failed("--total-bytes is about a file or a folder, and - is standard input: name what is written");
             return Ok(ExitCode::from(2));
         }
         return pass::run(wishes, args.json);
@@ -117,7 +116,7 @@ async fn once(args: &Args, wishes: Wishes) -> std::io::Result<ExitCode> {
         Ok(mut subject) => {
             source = Some(subject.source());
             if let Some(message) = subject.misused() {
-                eprintln!("longhaul: {message}");
+                say::failed(message);
                 return Ok(ExitCode::from(2));
             }
             settled(&mut subject, &clock).await
@@ -139,7 +138,7 @@ async fn once(args: &Args, wishes: Wishes) -> std::io::Result<ExitCode> {
             if args.json {
                 writeln!(out, "{}", report::failed(&path, source, &failure.message))?;
             }
-            eprintln!("longhaul: {}", failure.message);
+            say::failed(&failure.message);
             Ok(ExitCode::FAILURE)
         }
     }
@@ -162,12 +161,12 @@ fn whole(subject: &mut Subject, clock: &Clock) -> Result<Look, Failure> {
         match subject.look(clock) {
             Err(failure) if failure.kind == FailureKind::Timeout => {
                 if std::io::stderr().is_terminal() {
-                    eprint!("\r\x1b[K{}", failure.message);
+                    say::complain(format!("\r\x1b[K{}", failure.message));
                 }
             }
             look => {
                 if std::io::stderr().is_terminal() {
-                    eprint!("\r\x1b[K");
+                    say::complain("\r\x1b[K");
                 }
                 return look;
             }
@@ -202,7 +201,7 @@ async fn follow(path: &Path, wishes: Wishes) -> std::io::Result<ExitCode> {
             None => Subject::open(path, wishes.clone()).map(|opened| subject.insert(opened)),
         };
         if let Some(message) = opened.as_ref().ok().and_then(|subject| subject.misused()) {
-            eprintln!("longhaul: {message}");
+            say::failed(message);
             return Ok(ExitCode::from(2));
         }
         let mut finished = false;

@@ -24,6 +24,7 @@ use super::recognise::{self, Content, HEAD};
 use super::subject::{self, DOCUMENT, LINE, Look, Wishes};
 use super::{judged, report};
 use crate::cli::run::block_on;
+use crate::cli::say;
 use crate::clock::Clock;
 use crate::config::LogFormat;
 use crate::estimate::one_shot::Told;
@@ -55,7 +56,7 @@ fn pass(wishes: Wishes, json: bool) -> std::io::Result<ExitCode> {
     let mut status = Status {
         on: std::io::stderr().is_terminal() && !json,
         shown: false,
-        is_dim: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        is_dim: say::in_colour(&std::io::stderr()),
     };
     let mut drawn_at: Option<Time> = None;
     let mut at_line_start = true;
@@ -95,14 +96,14 @@ fn pass(wishes: Wishes, json: bool) -> std::io::Result<ExitCode> {
     let mut look = stream.look();
     let verdict = judged(&mut look, &mut pace, clock.now());
     if let Some(message) = stream.wishes.misused(look.source) {
-        eprintln!("longhaul: {message}");
+        say::failed(message);
         return Ok(ExitCode::from(2));
     }
     if json {
         writeln!(out, "{}", report::json("-", &look, &verdict))?;
     } else if status.on {
         let lines = report::lines("standard input", &look, &verdict, clock.now(), &TimeZone::system());
-        eprint!("{}{lines}", if at_line_start { "" } else { "\n" });
+        say::complain(format!("{}{lines}", if at_line_start { "" } else { "\n" }));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use super::say;
 use crate::config::{self, listing, values};
 use crate::state;
 
@@ -127,17 +128,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = match text(&args, &folder, &host) {
         Ok(text) => text,
         Err(reasons) => {
-            io::stderr().lock().write_all(reasons.as_bytes())?;
+            say::complain(reasons);
             return Ok(ExitCode::from(EXIT_USAGE));
         }
     };
     if to_stdout {
-        io::stdout().lock().write_all(text.as_bytes())?;
+        say::print(text)?;
         return Ok(ExitCode::SUCCESS);
     }
     write(&args.output, &text, args.force).with_context(|| format!("cannot write {}", args.output.display()))?;
     let shown = config::quote(&args.output.display().to_string()).into_owned();
-    writeln!(io::stdout().lock(), "wrote {shown}; next: longhaul check-config {shown} --probe")?;
+    say::print(format!("wrote {shown}; next: longhaul check-config {shown} --probe\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
