@@ -15,13 +15,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::run::block_on;
+use super::run::{BROKE_OFF, block_on};
 use super::status::{cut, terminal_columns};
 use super::{logging, settings};
 use crate::clock::Clock;
@@ -152,9 +152,13 @@ async fn start_main_job(config: Config, listen: Vec<String>, record: Option<Path
     let snapshots = running.snapshots.clone();
     let (shutdown, asked) = oneshot::channel();
     let ended = tokio::spawn(async move {
-        // A sender that is gone asks as well.
-        let _ = asked.await;
+        let broke_off = tokio::select! {
+            // A sender that is gone asks as well.
+            _ = asked => false,
+            () = running.broke_off() => true,
+        };
         running.stop().await;
+        ensure!(!broke_off, BROKE_OFF);
         Ok(())
     });
     Ok(MainJob { url, snapshots, shutdown, ended })

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::ensure;
+
 use super::{logging, run, settings};
 use crate::runtime::{self, Options};
 
@@ -41,14 +43,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let told = run::Told::listen()?;
         let running = runtime::start(options).await?;
         tracing::info!(file = %args.file.display(), "recording");
-        match args.duration {
-            Some(duration) => tokio::select! {
-                () = told.wait() => {}
-                () = tokio::time::sleep(duration) => {}
-            },
-            None => told.wait().await,
-        }
+        let over = async {
+            match args.duration {
+                Some(duration) => tokio::time::sleep(duration).await,
+                None => std::future::pending().await,
+            }
+        };
+        let broke_off = tokio::select! {
+            () = told.wait() => false,
+            () = over => false,
+            () = running.broke_off() => true,
+        };
         running.stop().await;
+        ensure!(!broke_off, run::BROKE_OFF);
         Ok(ExitCode::SUCCESS)
     })
 }

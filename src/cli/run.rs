@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{logging, settings};
@@ -34,6 +34,10 @@ pub struct Args {
     #[command(flatten)]
     logging: logging::Args,
 }
+
+/// What is said when the core is gone.
+pub const BROKE_OFF: &str =
+    "a bug in longhaul: its core broke off, and what it said last stands in the log; start it again";
 
 /// Runs until SIGTERM or SIGINT; SIGHUP reloads the configuration.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -70,6 +74,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         loop {
             let asked = tokio::select! {
                 () = told.as_mut() => break,
+                () = running.broke_off() => {
+                    running.stop().await;
+                    bail!(BROKE_OFF);
+                }
                 _ = hangups.recv() => None,
                 Some(asked) = requests.recv() => Some(asked),
             };

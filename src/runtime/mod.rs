@@ -217,6 +217,13 @@ impl Running {
         Ok(())
     }
 
+    /// Returns when the core is gone, which before [`stop`](Self::stop) only a bug brings about. What is served from then on
+    /// is the past, and no alert comes any more: whoever runs this ends, so that a service manager starts another.
+    pub async fn broke_off(&self) {
+        let mut snapshots = self.snapshots.clone();
+        while snapshots.changed().await.is_ok() {}
+    }
+
     /// Stops in order. Returns when all is done; what hangs is not waited for beyond [`SHUTDOWN_DEADLINE`].
     pub async fn stop(mut self) {
         // Nobody listening any more is fine.
@@ -341,5 +348,35 @@ mod tests {
         }
         assert_eq!(millis, [0, 50, 100, 200, 400, 1000, 2000]);
         ticks.abort();
+    }
+
+    #[tokio::test]
+    async fn a_core_that_is_gone_is_noticed() {
+        let clock = Clock::start();
+        let config = crate::config::parse("", "").config.unwrap();
+        let (publish, snapshots) = watch::channel(None);
+        let running = Running {
+            snapshots,
+            addresses: Vec::new(),
+            instance: String::new(),
+            clock,
+            started: clock.now(),
+            configs: watch::channel(Arc::new(config)).0,
+            heads: std::sync::mpsc::channel().0,
+            observations: mpsc::channel(1).0,
+            stop: watch::channel(false).0,
+            tasks: JoinSet::new(),
+            spine: std::thread::Builder::new().spawn(|| ()).unwrap(),
+        };
+        let mut noticed = Box::pin(running.broke_off());
+        publish.send_replace(None);
+        tokio::select! {
+            biased;
+            () = &mut noticed => panic!("it lives"),
+            () = std::future::ready(()) => {}
+        }
+        drop(publish);
+        noticed.await;
+        running.stop().await;
     }
 }
