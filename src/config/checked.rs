@@ -57,7 +57,8 @@ pub struct Config {
 pub struct Engine {
     /// The label `engine`.
     pub name: EngineName,
-    /// `http://` or `https://`, host, path.
+    /// `http://` or `https://`, host, path, query; recorded without the latter, which may hold a key.
+    #[serde(serialize_with = "crate::model::engine::write_shown_url")]
     pub url: String,
     /// Read anew for each scrape.
     pub bearer_token_file: Option<PathBuf>,

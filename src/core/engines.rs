@@ -16,7 +16,7 @@ use crate::config;
 use crate::estimate::drift::Conditions;
 use crate::estimate::eta::{ByLength, Look};
 use crate::estimate::rate::CounterRate;
-use crate::model::engine::{EngineSample, ModelSample, RankSample};
+use crate::model::engine::{EngineSample, ModelSample, RankSample, shown_url};
 use crate::model::snapshot::{EngineState, EngineView, ModelView};
 use crate::model::{Answer, EngineName, Failure, FailureKind, Time};
 use crate::text;
@@ -76,7 +76,7 @@ impl Engine {
     pub fn new(config: &config::Engine) -> Self {
         Self {
             name: config.name.clone(),
-            url: config.url.clone(),
+            url: shown_url(&config.url).to_owned(),
             pool: None,
             discovered: config.discovered,
             longest_gap: SHORTEST_GAP.max(config.interval.saturating_mul(MISSED_SCRAPES)),
@@ -123,7 +123,7 @@ impl Engine {
         &self.name
     }
 
-    /// Where it is scraped.
+    /// Where it is scraped, as it is shown.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -2,7 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Where an engine is scraped, as labels, pages and recordings have it: without the query, which may hold a key.
+pub fn shown_url(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
+}
+
+/// Writes a URL as [`shown_url`] has it.
+pub fn write_shown_url<S: Serializer>(url: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(shown_url(url))
+}
 
 /// One good scrape. Counters stay per rank (the `engine` label of vLLM with data parallelism), so that a reset of one
 /// rank is seen as such and not hidden by the sum.

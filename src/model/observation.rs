@@ -195,7 +195,8 @@ pub enum Fact {
 pub struct Target {
     /// The pool's name with the address.
     pub engine: EngineName,
-    /// Where it is scraped.
+    /// Where it is scraped; recorded without the query, which may hold a key.
+    #[serde(serialize_with = "super::engine::write_shown_url")]
     pub url: String,
 }
 

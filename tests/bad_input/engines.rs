@@ -2,7 +2,7 @@
 
 use super::support::engine::{Engine, Say};
 use super::support::sidecar::{LIMIT, Scene, Sidecar, find, peak_mib};
-use super::support::{free_port, wait_for};
+use super::support::{free_port, get, wait_for};
 
 /// More than the program ever has, and less than the endless answers of the test are together.
 const MEMORY_MIB: u64 = 200;
@@ -143,4 +143,38 @@ fn values_that_are_no_numbers_reach_no_output() {
         sidecar.assert_well();
     }
     sidecar.end();
+}
+
+/// A gateway that takes its key in the query: it is asked with the key, and nothing that leaves has it.
+#[test]
+fn the_query_of_a_url_is_asked_and_never_shown() {
+    let scene = Scene::new();
+    let engine = Engine::start(Say::Nothing);
+    let address = engine.url.trim_start_matches("http://").split('/').next().unwrap();
+    let targets = format!("[{{\"targets\": [\"{address}\"], \"labels\": {{\"__param_key\": \"s3cret-2\"}}}}]");
+    scene.put("targets.json", targets);
+    let yaml = format!(
+        "engines:\n  - {{name: a, url: \"{}?key=s3cret-1\", timeout: 1s}}\n  - {{name: pool, file_sd: [{}], timeout: 1s}}\n",
+        engine.url,
+        scene.shown("targets.json"),
+    );
+    let recording = scene.shown("recording");
+    let sidecar = scene.start_with(&yaml, &["--web.listen-address", "127.0.0.1:0", "--record", &recording]);
+    for source in ["engine/a".to_owned(), format!("engine/pool/{address}")] {
+        sidecar.until_reason(&source, "1s");
+    }
+    let shown = format!("{}\n{}\n{}", sidecar.page(), sidecar.snapshot(), get(&sidecar.address, "/metrics"));
+    assert!(shown.contains(&engine.url), "{shown}");
+    let log = sidecar.end();
+    let written = std::fs::read_to_string(&recording).unwrap();
+    assert!(written.contains(&engine.url), "{written}");
+    let kept: String = std::fs::read_dir(scene.path("storage"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok())
+        .collect();
+    for (place, text) in [("shown", shown), ("logged", log), ("recorded", written), ("kept", kept)] {
+        assert!(!text.contains("s3cret"), "{place}: {text}");
+    }
+    let replayed = scene.run(&["replay", "--json", &recording]);
+    assert!(replayed.status.success() && String::from_utf8(replayed.stdout).unwrap().contains(&engine.url));
 }

@@ -40,7 +40,7 @@ pub(super) static ROWS: &[Family] = &[
         kind: Gauge,
         labels: &["engine", "pool", "dialect", "url"],
         help: "1 for each engine: the file_sd entry that it comes from (empty without), whose metrics it exposes (vllm, \
-               sglang, none, or empty before its first answer), and where it is scraped.",
+               sglang, none, or empty before its first answer), and where it is scraped, without the query.",
         read: |snapshot, out| {
             for engine in &snapshot.engines {
                 let pool = engine.pool.as_ref().map_or("", EngineName::as_str);

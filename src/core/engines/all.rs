@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Engine;
 use crate::config;
+use crate::model::engine::shown_url;
 use crate::model::observation::Target;
 use crate::model::{EngineName, Time};
 
@@ -87,8 +88,9 @@ impl Engines {
 
     /// The targets of a pool, all of them; who is not among them any more is gone. Answers with the names of those.
     pub fn retarget(&mut self, pool: &config::Pool, targets: &[Target]) -> Vec<EngineName> {
-        let is_target =
-            |engine: &Engine| targets.iter().any(|target| target.engine == engine.name && target.url == engine.url);
+        let is_target = |engine: &Engine| {
+            targets.iter().any(|target| target.engine == engine.name && shown_url(&target.url) == engine.url)
+        };
         let (kept, gone) = std::mem::take(&mut self.all)
             .into_iter()
             .partition::<Vec<_>, _>(|engine| engine.pool.as_ref() != Some(&pool.name) || is_target(engine));
