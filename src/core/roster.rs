@@ -1,6 +1,7 @@
 //! Who is watched: the configured jobs in their order, then drop-in jobs by name, which come and go with their files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use super::histories::Jobs;
@@ -8,7 +9,7 @@ use super::jobs::Job;
 use super::merge::SourceKind;
 use crate::config::{self, Progress, ProgressKind};
 use crate::estimate::eta::Earlier;
-use crate::model::job::{DropIn, Reading};
+use crate::model::job::{DropIn, LeftOut, Reading};
 use crate::model::{JobName, SourceId, Time};
 
 /// Steps that new forecasts may take at one tick: some forty milliseconds. With very many jobs they take turns. Not a span
@@ -199,4 +200,17 @@ fn kinds(jobs: &[config::Job]) -> BTreeMap<SourceId, SourceKind> {
         job.progress.iter().map(source).collect::<Vec<_>>()
     };
     jobs.iter().flat_map(of_job).collect()
+}
+
+/// A drop-in file with the name of a configured job, unless that one reads it itself.
+pub fn name_is_taken(name: &JobName, config: &config::Config) -> Option<LeftOut> {
+    let job = config.jobs.iter().find(|job| job.name == *name)?;
+    let in_the_folder = |glob: &str| Path::new(glob).parent() == config.jobs_dir.as_deref();
+    let reads_it = |kind: &ProgressKind| matches!(kind, ProgressKind::Json { glob, .. } if in_the_folder(glob));
+    (!job.progress.iter().any(|progress| reads_it(&progress.kind))).then(|| LeftOut {
+        file: format!("{name}.json"),
+        problem:
+            "the configuration has a job of this name: add the file to its progress, as {json: PATH}, or rename it"
+                .to_owned(),
+    })
 }

@@ -21,7 +21,7 @@ use super::engines::{Engine, Engines};
 use super::gpus::Gpus;
 use super::jobs::Job;
 use super::message;
-use super::roster::Roster;
+use super::roster::{Roster, name_is_taken};
 use super::sources::Sources;
 use super::volumes::Volumes;
 
@@ -183,7 +183,8 @@ impl World {
                 self.sources.succeeded(source, took, at);
             }
             Fact::DropIns { jobs, dropped, left_out } => {
-                self.left_out = Some(left_out.clone());
+                let taken = jobs.iter().filter_map(|drop_in| name_is_taken(&drop_in.job, &self.config));
+                self.left_out = Some(left_out.iter().cloned().chain(taken).collect());
                 let jobs: Vec<DropIn> = jobs
                     .iter()
                     .map(|drop_in| DropIn {

@@ -175,3 +175,25 @@ fn numbers_that_are_none_reach_no_output() {
     sidecar.assert_well();
     sidecar.end();
 }
+
+/// The configured job has the name, so the file has no job; it is said that it has none, and how it gets one.
+#[test]
+fn a_file_with_the_name_of_a_configured_job_is_said_to_be_left_out() {
+    let scene = Scene::new();
+    for name in ["read", "taken", "free"] {
+        scene.put(&format!("jobs/{name}.json"), "{\"done\": 5, \"total\": 10}");
+    }
+    let folder = scene.shown("jobs");
+    let sidecar = scene.start(&format!(
+        "jobs_dir: {folder}\njobs:\n  - {{job_name: read, progress: [{{json: {folder}/read.json}}]}}\n  \
+         - {{job_name: taken, progress: [{{log: {folder}/run.log}}]}}\n"
+    ));
+    sidecar.until_done("read", 5.0);
+    sidecar.until_done("free", 5.0);
+    sidecar.until_metric("longhaul_drop_in_files_left_out", |count| count == 1.0);
+    let left_out = sidecar.snapshot()["drop_ins_left_out"].clone();
+    assert_eq!(left_out[0]["file"], "taken.json");
+    assert!(left_out[0]["problem"].as_str().unwrap().contains("the configuration has a job of this name"));
+    assert!(sidecar.page().contains("taken.json"));
+    sidecar.end();
+}

@@ -93,8 +93,9 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_drop_in_files_left_out",
         kind: Gauge,
         labels: &[],
-        help: "Drop-in progress files that are left out now because they make no sense or may not be trusted; the status \
-               page says why. Not more than a few are counted. Absent while the folder cannot be read.",
+        help: "Drop-in progress files that are left out now because they make no sense, may not be trusted or have the name of a \
+               configured job; the status page says why. Not more than a few are counted. Absent while the folder cannot be \
+               read.",
         read: |snapshot, out| {
             if let Some(files) = &snapshot.drop_ins_left_out {
                 out.add([], count(u64::try_from(files.len()).unwrap_or(u64::MAX)));
