@@ -244,6 +244,34 @@ fn output_below_output_is_counted_once() {
     assert_eq!(synth.output_bytes.get(), Some(520.0 * 4000.0));
 }
 
+/// Its folder may not be read, say: to count what is there as still to come would be a volume on which nothing fits.
+#[test]
+fn of_an_output_that_cannot_be_read_only_the_items_that_are_left_are_to_come() {
+    let to_come = |extracted| {
+        let mut run = Run { items: 600.0, extracted, ..Run::new(config(4, false), 1000.0) };
+        job(&run.go(600), "hidden_states").storage.to_come.get().unwrap().mid
+    };
+    let (all, half) = (to_come(None), to_come(Some(300.0)));
+    assert!((all / (600.0 * 1000.0 * 57_344.0) - 1.0).abs() < 0.01, "{all}");
+    assert!((half / all - 0.5).abs() < 0.01, "{half} of {all}");
+}
+
+/// An answer of the whole source is of all paths: with one path the numbers of before the hang stood for ever.
+#[test]
+fn an_output_whose_volume_hangs_has_no_old_bytes() {
+    let mut run = Run::new(config(4, false), 1000.0);
+    assert!(job(&run.go(500), "synth").output_bytes.get().is_some());
+    let failure = longhaul::model::Failure::new(longhaul::model::FailureKind::Timeout, "/data hangs");
+    run.see(SourceId::outputs(&JobName::new("synth")), Fact::Failed { failure });
+    let snapshot = run.see(SourceId::own(), Fact::Tick).unwrap();
+    let synth = job(&snapshot, "synth");
+    assert_eq!(synth.output_bytes.reason(), Some("/data hangs"));
+    assert_eq!(synth.storage.files.reason(), Some("/data hangs"));
+    let output = &synth.outputs[0];
+    assert_eq!((output.bytes, output.mountpoint.as_deref()), (None, Some("/data")), "it is still where it was");
+    assert!(job(&run.go(20), "synth").output_bytes.get().is_some(), "and it is back");
+}
+
 #[test]
 fn forecasts_are_kept_scored_and_survive_a_restart() {
     let mut run = Run { items: 1500.0, step: 10, ..Run::new(config(4, false), 1000.0) };

@@ -173,7 +173,10 @@ impl World {
         #[allow(clippy::cast_precision_loss)] // A count of files.
         let files = files.filter(|_| !job.outputs().is_empty()).map(|files| files as f64);
         view.storage = StorageView {
-            files: Answer::from_option(files, "the output paths have not been measured yet"),
+            files: match job.why_not_measured() {
+                Some(reason) => Answer::unknown(reason.to_owned()),
+                None => Answer::from_option(files, "the output paths have not been measured yet"),
+            },
             bytes_per_item: per(job.settled(), "no item is done yet"),
             bytes_per_token: per(job.tokens_done(), "no source says how many tokens an item has"),
             bytes_per_second: job.trend().written.read(at),
@@ -184,11 +187,15 @@ impl World {
             Some(reason) => (Answer::unknown(reason), None),
             None => self.size_at_end(view, job, work, &written),
         };
-        let already = written.get().unwrap_or(0.0);
-        view.storage.to_come = match &at_end {
-            Answer::Known(_) if view.ended_at.get().is_some() => Answer::Known(Bounds::only(0.0)),
-            Answer::Known(bytes) => Answer::Known(storage::to_come(*bytes, already)),
-            Answer::Unknown { unknown } => Answer::Unknown { unknown: unknown.clone() },
+        view.storage.to_come = match (&at_end, &written) {
+            (Answer::Known(_), _) if view.ended_at.get().is_some() => Answer::Known(Bounds::only(0.0)),
+            (Answer::Known(bytes), Answer::Known(already)) => Answer::Known(storage::to_come(*bytes, *already)),
+            // Of an output that cannot be read its items tell how much is there.
+            (Answer::Known(bytes), Answer::Unknown { .. }) => {
+                let left = share_left(job, job.total().or(work.work.items)).unwrap_or(1.0);
+                Answer::Known(bytes.map(|bytes| bytes * left))
+            }
+            (Answer::Unknown { unknown }, _) => Answer::Unknown { unknown: unknown.clone() },
         };
         view.storage.basis = basis;
         view.projected_output_bytes = at_end;
@@ -211,13 +218,12 @@ impl World {
         }
         if let Some(size) = job.config.size {
             let planned = storage::planned(size, known.work);
-            let done = job.settled().zip(job.total()).filter(|(_, total)| *total > 0.0);
-            let left = done.map_or(1.0, |(settled, total)| (1.0 - settled / total).clamp(0.0, 1.0));
+            let left = share_left(job, job.total());
             let already = written.get().unwrap_or(0.0);
             let at_end = match (planned, &known.missing) {
                 // What is done is done, whatever it was planned to take.
-                (Some(bytes), _) if done.is_some() && already > 0.0 && !matches!(size, OutputSize::TotalBytes(_)) => {
-                    Answer::Known(bytes.map(|bytes| already + bytes * left))
+                (Some(bytes), _) if already > 0.0 && !matches!(size, OutputSize::TotalBytes(_)) => {
+                    Answer::Known(bytes.map(|bytes| left.map_or(bytes.max(already), |left| already + bytes * left)))
                 }
                 (Some(bytes), _) => Answer::Known(bytes.map(|bytes| bytes.max(already))),
                 (None, missing) => {
@@ -325,6 +331,12 @@ fn work(job: &Job, jobs: &Jobs<'_>, at: Time) -> Known {
         Answer::Unknown { unknown } => known.missing = Some(format!("the tokens of {name} are not known: {unknown}")),
     }
     known
+}
+
+/// The share of `total` items that are not settled.
+fn share_left(job: &Job, total: Option<f64>) -> Option<f64> {
+    let (settled, total) = job.settled().zip(total).filter(|(_, total)| *total > 0.0)?;
+    Some((1.0 - settled / total).clamp(0.0, 1.0))
 }
 
 fn good_items(job: &Job) -> Option<f64> {

@@ -49,6 +49,9 @@ pub struct Job {
     /// For so long a source may not answer before what it said is old.
     patience: Duration,
     outputs: Vec<OutputReading>,
+    /// Why these cannot be measured now: then they are history.
+    #[serde(skip)]
+    unmeasured: Option<String>,
     process: Process,
     /// Of each of them, the bytes that no other output below it has.
     own: Vec<Option<f64>>,
@@ -143,6 +146,7 @@ impl Job {
             readings: BTreeMap::new(),
             patience,
             outputs: Vec::new(),
+            unmeasured: None,
             process: Process::default(),
             own: Vec::new(),
             measured_at: None,

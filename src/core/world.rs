@@ -292,8 +292,12 @@ impl World {
         if *source == SourceId::gpus() {
             self.gpus.nvml_failed(&failure.message);
         }
-        if let Some(job) = self.roster.all_mut().find(|job| SourceId::process(&job.config.name) == *source) {
-            job.process().failed(&failure.message);
+        for job in self.roster.all_mut() {
+            if SourceId::process(&job.config.name) == *source {
+                job.process().failed(&failure.message);
+            } else if SourceId::outputs(&job.config.name) == *source {
+                job.not_measured(&failure.message);
+            }
         }
         if *source == SourceId::jobs_dir() {
             self.left_out = None;
@@ -500,6 +504,7 @@ impl World {
     }
 
     fn output_views(&self, job: &Job) -> Vec<OutputView> {
+        let answers = job.why_not_measured().is_none();
         job.outputs()
             .iter()
             .enumerate()
@@ -512,13 +517,13 @@ impl World {
                     device: mount.map(|mount| mount.device.clone()),
                     on_expected_mount: output.on_expected_mount,
                     #[allow(clippy::cast_precision_loss)]
-                    avail: output.avail.map(|avail| avail as f64),
+                    avail: output.avail.filter(|_| answers).map(|avail| avail as f64),
                     #[allow(clippy::cast_precision_loss)]
-                    min_avail: output.min_avail().map(|least| least as f64),
+                    min_avail: output.min_avail().filter(|_| answers).map(|least| least as f64),
                     moved_from: mount
                         .and_then(|mount| job.moved_from(output, mount))
                         .map(|home| home.mountpoint.clone()),
-                    bytes: job.own_bytes(place),
+                    bytes: job.own_bytes(place).filter(|_| answers),
                 }
             })
             .collect()

@@ -4,6 +4,7 @@
 //! All of it reads label sets and the snapshot, so it works for rules that users add as long as they keep our label
 //! names (`job_name`, `engine`, `mountpoint`, `path`, `source`).
 
+use crate::model::VolumeId;
 use crate::model::snapshot::{AlertView, GpuView, JobState, JobView, Snapshot};
 
 /// The label that names the object an alert is about, most telling first.
@@ -104,7 +105,7 @@ pub fn unseen(alert: &AlertView, snapshot: &Snapshot) -> bool {
             Some(job) if alert.name == "JobProcessGone" => {
                 job.process.as_ref().is_some_and(|process| process.state.known().is_none())
             }
-            Some(job) => job_unseen(job, snapshot) || untold(alert, job),
+            Some(job) => job_unseen(job, snapshot) || untold(alert, job, snapshot),
             None => starting || is_down("jobs_dir", snapshot),
         },
         Some(("mountpoint", mountpoint)) => match snapshot.volumes.iter().find(|v| v.mountpoint == mountpoint) {
@@ -147,7 +148,7 @@ fn gpus_unseen(snapshot: &Snapshot) -> bool {
 
 /// Whether what `alert` says of the job is not known at present, although the job is seen: one that stands still has no end
 /// that could be late and no pace that could be low, and of an output whose volume hangs nobody knows where it is.
-fn untold(alert: &AlertView, job: &JobView) -> bool {
+fn untold(alert: &AlertView, job: &JobView, snapshot: &Snapshot) -> bool {
     if job.ended_at.known().is_some() {
         return false;
     }
@@ -156,8 +157,18 @@ fn untold(alert: &AlertView, job: &JobView) -> bool {
         "JobSlowerThanExpected" => !job.engines.is_empty() && job.throughput.drifted.known().is_none(),
         _ => {
             let path = alert.labels.get("path");
-            job.outputs.iter().any(|output| Some(&output.path) == path && output.volume.is_none())
+            job.outputs.iter().any(|output| {
+                Some(&output.path) == path && output.volume.as_ref().is_none_or(|id| is_silent(id, snapshot))
+            })
         }
+    }
+}
+
+/// Whether a volume on which an output is does not answer, or no volume does.
+fn is_silent(id: &VolumeId, snapshot: &Snapshot) -> bool {
+    match snapshot.volumes.iter().find(|volume| volume.id == *id) {
+        Some(volume) => !volume.up,
+        None => is_down("mounts", snapshot),
     }
 }
 

@@ -58,6 +58,7 @@ impl Job {
         at: Time,
     ) {
         self.outputs = outputs.to_vec();
+        self.unmeasured = None;
         for output in outputs.iter().filter(|output| output.bytes.is_some()) {
             if let Some(mount) = output.volume.as_ref().and_then(&mount) {
                 self.run.homes.entry(output.path.clone()).or_insert_with(|| mount.clone());
@@ -69,6 +70,16 @@ impl Job {
             self.measured_at = self.measured_at.max(Some(counted_at.unwrap_or(at)));
             self.measured_here = true;
         }
+    }
+
+    /// None of the output paths answers. What was measured stays for who adds up a volume, and is shown no longer.
+    pub fn not_measured(&mut self, reason: &str) {
+        self.unmeasured = Some(reason.to_owned());
+    }
+
+    /// Why none of the output paths answers, if that is so.
+    pub fn why_not_measured(&self) -> Option<&str> {
+        self.unmeasured.as_deref()
     }
 
     /// The volume on which an output path was first there in this run, when it is on another one now: its mount
@@ -109,6 +120,9 @@ impl Job {
         }
         if self.outputs.is_empty() {
             return Answer::unknown("the output paths have not been measured yet");
+        }
+        if let Some(reason) = &self.unmeasured {
+            return Answer::unknown(reason.clone());
         }
         let mut sum = 0.0;
         for (place, output) in self.outputs.iter().enumerate() {

@@ -85,6 +85,23 @@ fn who_is_seen_and_who_is_not() {
     }
 }
 
+/// Of an output on a volume that hangs nobody knows how much its quota leaves, nor where it will be.
+#[test]
+fn an_output_whose_volume_hangs_has_not_recovered() {
+    const QUOTA: [(&str, &str); 2] = [("job_name", "synth_25k"), ("path", "/data/synth_25k")];
+    for hangs in [true, false] {
+        let mut world = World::new();
+        world.fire("JobOutputQuota", &QUOTA);
+        world.run(60);
+        world.end("JobOutputQuota", &QUOTA);
+        world.snapshot.jobs[0].outputs[0].volume = Some(world.snapshot.volumes[0].id.clone());
+        world.snapshot.jobs[0].outputs[0].avail = None;
+        world.snapshot.volumes[0].up = !hangs;
+        world.run(90);
+        assert_eq!(world.mails.len(), if hangs { 1 } else { 2 }, "{hangs}: {:?}", world.subjects());
+    }
+}
+
 fn gpu(index: u32, up: Answer<bool>) -> GpuView {
     GpuView {
         index,
