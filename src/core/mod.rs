@@ -18,6 +18,7 @@ mod roster;
 pub mod sources;
 mod trend;
 pub mod volumes;
+mod workers;
 pub mod world;
 
 use std::collections::BTreeMap;

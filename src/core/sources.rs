@@ -40,6 +40,12 @@ impl Sources {
         source.failure = Some(failure.clone());
     }
 
+    /// Nobody polls those that `which` picks.
+    pub fn all_failed(&mut self, which: impl Fn(&SourceId) -> bool, failure: &Failure) {
+        let all: Vec<SourceId> = self.by_id.keys().filter(|id| which(id)).cloned().collect();
+        all.iter().for_each(|id| self.failed(id, None, failure));
+    }
+
     /// Goes on with what an earlier run of ours knew of sources that `keep` wants.
     pub fn resume(&mut self, before: Self, keep: impl Fn(&SourceId) -> bool) {
         *self = before;

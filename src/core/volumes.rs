@@ -98,6 +98,12 @@ impl Volumes {
         }
     }
 
+    /// Nobody asks any more: what was said last is shown no longer, nor is any of them said to hang.
+    pub fn unheard(&mut self) {
+        self.by_id.values_mut().for_each(|volume| (volume.space, volume.failure) = (None, None));
+        self.paths = None;
+    }
+
     /// What jobs have written to each volume.
     pub(super) fn written(&mut self, outputs: BTreeMap<VolumeId, Outputs>) {
         self.outputs = outputs;

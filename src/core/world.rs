@@ -13,9 +13,8 @@ use crate::model::job::{DropIn, LeftOut, Reading};
 use crate::model::observation::{Fact, Observation, Target};
 use crate::model::snapshot::{
     EngineState, GpusView, IntegrationView, JobView, NotificationsView, OutputView, ReloadView, Snapshot, StorageView,
-    WorkerView,
 };
-use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId, WorkerName};
+use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId};
 
 use super::engines::{Engine, Engines};
 use super::gpus::Gpus;
@@ -24,6 +23,7 @@ use super::message;
 use super::roster::{Roster, name_is_taken};
 use super::sources::Sources;
 use super::volumes::Volumes;
+use super::workers::Workers;
 
 /// Everything that is known, and how new facts change it.
 #[derive(Debug)]
@@ -37,15 +37,15 @@ pub struct World {
     pub(super) volumes: Volumes,
     pub(super) ledger: Ledger,
     earlier: EarlierRuns,
-    gpus: Gpus,
+    pub(super) gpus: Gpus,
     pub(super) sources: Sources,
-    workers: BTreeMap<WorkerName, (bool, u64)>,
+    pub(super) workers: Workers,
     integrations: BTreeMap<String, IntegrationView>,
     outbox: (u64, bool),
     configured_at: Time,
     reload_failure: Option<String>,
     /// Of the drop-in folder, while it can be read.
-    left_out: Option<Vec<LeftOut>>,
+    pub(super) left_out: Option<Vec<LeftOut>>,
 }
 
 impl World {
@@ -63,7 +63,7 @@ impl World {
             ledger: Ledger::default(),
             earlier: EarlierRuns::default(),
             sources: Sources::default(),
-            workers: BTreeMap::new(),
+            workers: Workers::default(),
             integrations: BTreeMap::new(),
             outbox: (0, true),
             configured_at: started,
@@ -139,6 +139,7 @@ impl World {
     pub fn observe(&mut self, observation: &Observation) -> Option<Snapshot> {
         let Observation { at, source, took, fact } = observation;
         let (at, took) = (*at, *took);
+        self.workers.heard(source);
         match fact {
             Fact::Tick => {
                 self.tick(at);
@@ -212,7 +213,7 @@ impl World {
             // The core's, not the world's.
             Fact::Kept { .. } | Fact::Silenced { .. } | Fact::SilenceExpired { .. } => {}
             Fact::Worker { worker, up, restarts } => {
-                self.workers.insert(worker.clone(), (*up, *restarts));
+                self.workers.reported(worker, *up, *restarts);
             }
             Fact::Delivery { integration, failure } => self.delivered(integration, failure.as_ref()),
             Fact::Outbox { length, durable } => self.outbox = (*length, *durable),
@@ -320,6 +321,7 @@ impl World {
     }
 
     fn tick(&mut self, at: Time) {
+        self.notice_silence(at);
         let going_on = self.roster.all().filter(|job| job.ended().is_none());
         let going_on: BTreeSet<_> = going_on.map(|job| job.config.name.clone()).collect();
         for job in self.roster.all_mut() {
@@ -398,11 +400,7 @@ impl World {
             volumes,
             paths: self.volumes.path_views(&self.config.volumes),
             sources: self.sources.views(unix),
-            workers: self
-                .workers
-                .iter()
-                .map(|(worker, &(up, restarts))| WorkerView { worker: worker.clone(), up, restarts })
-                .collect(),
+            workers: self.workers.views(),
             alerts: Vec::new(),
             notifications: NotificationsView {
                 integrations: self.integrations.clone(),

@@ -64,6 +64,18 @@ name!(
     WorkerName
 );
 
+impl WorkerName {
+    /// The worker for files and volumes.
+    pub fn files() -> Self {
+        Self::new("files")
+    }
+
+    /// The worker for GPUs.
+    pub fn gpus() -> Self {
+        Self::new("gpus")
+    }
+}
+
 impl SourceId {
     /// The scrape of an engine.
     pub fn engine(name: &EngineName) -> Self {

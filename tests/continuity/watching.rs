@@ -97,8 +97,7 @@ fn files_that_nobody_can_read_are_not_a_job_that_stands_still() {
             "{what}"
         );
         assert!(sidecar.job().idle_seconds.get().is_none() && sidecar.job().eta_seconds.get().is_none(), "{what}");
-        let source_down = sidecar.firing().contains(&"SourceDown");
-        assert_eq!(source_down, files.is_some(), "{what}: a source that fails says so");
+        assert!(sidecar.firing().contains(&"SourceDown"), "{what}: that it fails, or that its worker says nothing");
         // It comes back as it was: patience starts here.
         world.files = Some(Ok(()));
         sidecar.run(&mut world, 290.0);

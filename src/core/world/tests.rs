@@ -1,7 +1,9 @@
 //! What the world says of itself; of jobs, engines and volumes their own tests speak.
 
 use super::*;
-use crate::model::FailureKind;
+use crate::model::gpu::{GpuInventory, GpuListed, GpuReading};
+use crate::model::volume::{Mount, Space};
+use crate::model::{FailureKind, GpuId, WorkerName};
 
 #[test]
 fn a_way_out_that_failed_is_not_tried_yet_after_a_reload() {
@@ -16,4 +18,63 @@ fn a_way_out_that_failed_is_not_tried_yet_after_a_reload() {
     world.reconfigure(Arc::new(Config::default()), "here:1".to_owned());
     let after = email(&mut world);
     assert_eq!((after.reason, after.failed[&FailureKind::Refused]), (None, 1), "and counters never fall");
+}
+
+/// A worker that dies at each start tells of no failure, so nobody did, and its last values stood for ever.
+#[test]
+fn what_a_worker_that_is_gone_said_last_is_neither_shown_nor_good() {
+    let begin = 1e9;
+    let mut world = World::new(Arc::new(Config::default()), "here:1".to_owned(), Time::from_seconds(begin));
+    let see = |world: &mut World, source: SourceId, fact, second: f64| {
+        world.observe(&Observation { at: Time::from_seconds(begin + second), source, took: None, fact })
+    };
+    let id = VolumeId::new("8:1");
+    let mounts = vec![Mount {
+        id: id.clone(),
+        device: "/dev/sda1".into(),
+        fstype: "ext4".into(),
+        mountpoint: "/data".into(),
+        readonly: false,
+    }];
+    let space = Space { size: 1 << 40, avail: 1 << 39, files: 0, files_free: 0 };
+    let speak = |world: &mut World, second: f64| {
+        see(world, SourceId::mounts(), Fact::Mounts { mounts: mounts.clone() }, second);
+        see(world, SourceId::volume("/data"), Fact::Space { volume: id.clone(), space }, second);
+    };
+    let shown = |world: &mut World, second: f64| {
+        let snapshot = see(world, SourceId::own(), Fact::Tick, second).unwrap();
+        (snapshot.volumes.len(), snapshot.sources[0].up, snapshot.sources[0].failures.values().sum::<u64>())
+    };
+    let down = Fact::Worker { worker: WorkerName::files(), up: false, restarts: 1 };
+    speak(&mut world, 0.0);
+    see(&mut world, SourceId::own(), down, 1.0);
+    let seen: Vec<_> = (1..=300).map(|second| shown(&mut world, f64::from(second))).collect();
+    assert!(seen[..119].iter().all(|seen| *seen == (1, true, 0)), "a restart takes a moment");
+    assert!(seen[130..].iter().all(|seen| *seen == (0, false, 1)), "{:?}", seen[130..].first());
+    speak(&mut world, 301.0);
+    assert_eq!(shown(&mut world, 301.0), (1, true, 1), "it is back");
+    // A suspend is no silence: the tick comes before anybody could look.
+    assert_eq!(shown(&mut world, 90_000.0), (1, true, 1));
+}
+
+/// GpusMissing waits for a minute and says that GPUs are gone; GpusUnreadable is the one that is true.
+#[test]
+fn gpus_whose_worker_is_gone_are_unreadable_before_they_are_missing() {
+    let mut world = World::new(Arc::new(Config::default()), "here:1".to_owned(), Time::from_seconds(1e9));
+    let mut see = |fact, second: f64| {
+        let at = Time::from_seconds(1e9 + second);
+        world.observe(&Observation { at, source: SourceId::gpus(), took: None, fact })
+    };
+    let id = GpuId::new("GPU-0");
+    let listed = GpuListed { index: 0, id: id.clone(), name: None, pci: None, failure: None };
+    see(Fact::Gpus { inventory: GpuInventory { driver: None, gpus: vec![listed] } }, 0.0);
+    see(Fact::Gpu { gpu: id, reading: Box::new(GpuReading::default()) }, 0.0);
+    let mut ticks = (1..=300).map(|second| {
+        let at = Time::from_seconds(1e9 + f64::from(second));
+        let tick = Observation { at, source: SourceId::own(), took: None, fact: Fact::Tick };
+        world.observe(&tick).unwrap().gpus.present.get()
+    });
+    assert_eq!(ticks.by_ref().find(|present| *present != Some(1)), Some(Some(0)));
+    assert!(ticks.by_ref().take_while(Option::is_some).count() < 50);
+    assert!(ticks.all(|present| present.is_none()));
 }
