@@ -23,6 +23,16 @@ struct Source {
     failures: BTreeMap<FailureKind, u64>,
 }
 
+impl Source {
+    /// A source that has never been there and is simply missing (the log of a stage that has not started, the driver of a
+    /// machine without GPUs) is no failure, until it comes or fails in another way.
+    fn waits(&self) -> bool {
+        let is_missing =
+            |failure: &Failure| matches!(failure.kind, FailureKind::Missing | FailureKind::DriverNotLoaded);
+        self.last_success.is_none() && self.failure.as_ref().is_some_and(is_missing)
+    }
+}
+
 impl Sources {
     /// A good poll.
     pub fn succeeded(&mut self, id: &SourceId, took: Option<u64>, at: Time) {
@@ -40,10 +50,11 @@ impl Sources {
         source.failure = Some(failure.clone());
     }
 
-    /// Nobody polls those that `which` picks.
+    /// Nobody polls those that `which` picks. Those that have never been there are not missed.
     pub fn all_failed(&mut self, which: impl Fn(&SourceId) -> bool, failure: &Failure) {
-        let all: Vec<SourceId> = self.by_id.keys().filter(|id| which(id)).cloned().collect();
-        all.iter().for_each(|id| self.failed(id, None, failure));
+        let missed = self.by_id.iter().filter(|(id, source)| which(id) && !source.waits());
+        let missed: Vec<SourceId> = missed.map(|(id, _)| id.clone()).collect();
+        missed.iter().for_each(|id| self.failed(id, None, failure));
     }
 
     /// Goes on with what an earlier run of ours knew of sources that `keep` wants.
@@ -62,19 +73,11 @@ impl Sources {
         self.by_id.get(id)?.failure.as_ref()
     }
 
-    /// By name. A source that has never been there and is simply missing (the log of a stage that has not started, the
-    /// driver of a machine without GPUs) is no failure and is left out, until it comes or fails in another way.
+    /// By name, without those that have never been there.
     pub fn views(&self, unix: impl Fn(Time) -> f64) -> Vec<SourceView> {
-        let waits = |source: &Source| {
-            source.last_success.is_none()
-                && source
-                    .failure
-                    .as_ref()
-                    .is_some_and(|failure| matches!(failure.kind, FailureKind::Missing | FailureKind::DriverNotLoaded))
-        };
         self.by_id
             .iter()
-            .filter(|(_, source)| !waits(source))
+            .filter(|(_, source)| !source.waits())
             .map(|(id, source)| SourceView {
                 source: id.clone(),
                 up: source.failure.is_none(),

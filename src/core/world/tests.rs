@@ -43,10 +43,13 @@ fn what_a_worker_that_is_gone_said_last_is_neither_shown_nor_good() {
     };
     let shown = |world: &mut World, second: f64| {
         let snapshot = see(world, SourceId::own(), Fact::Tick, second).unwrap();
+        assert!(snapshot.sources.iter().all(|view| view.source != SourceId::jobs_dir()), "it was never there");
         (snapshot.volumes.len(), snapshot.sources[0].up, snapshot.sources[0].failures.values().sum::<u64>())
     };
     let down = Fact::Worker { worker: WorkerName::files(), up: false, restarts: 1 };
     speak(&mut world, 0.0);
+    let missing = Fact::Failed { failure: Failure::new(FailureKind::Missing, "no such file") };
+    see(&mut world, SourceId::jobs_dir(), missing, 0.0);
     see(&mut world, SourceId::own(), down, 1.0);
     let seen: Vec<_> = (1..=300).map(|second| shown(&mut world, f64::from(second))).collect();
     assert!(seen[..119].iter().all(|seen| *seen == (1, true, 0)), "a restart takes a moment");
