@@ -11,6 +11,8 @@ pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod dial;
+pub mod lines;
+pub mod log;
 pub mod recording;
 pub mod redact;
 pub mod rest;

@@ -166,7 +166,7 @@ async fn start_main_job(config: Config, listen: Vec<String>, record: Option<Path
 
 /// Runs the demo until it is interrupted, or its job is done and `--exit-when-done` was given.
 pub fn run(arguments: Args) -> anyhow::Result<ExitCode> {
-    logging::start(&arguments.logging);
+    let _log = logging::start(&arguments.logging);
     block_on(async {
         let interrupted = interruption().context("cannot listen for signals")?;
         let mut out = io::stdout();

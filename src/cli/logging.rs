@@ -5,6 +5,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
 
 use super::say;
+use crate::log::{self, Decoupled};
 
 /// The flags.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,8 +37,15 @@ pub enum Format {
     Json,
 }
 
+/// Sets up logging for a process that must not wait for whoever reads its log.
+pub fn start(args: &Args) -> Decoupled {
+    let decoupled = log::decouple();
+    start_here(args);
+    decoupled
+}
+
 /// Sets up logging for the process; a second call changes nothing.
-pub fn start(args: &Args) {
+pub fn start_here(args: &Args) {
     let level = match args.level {
         Level::Debug => LevelFilter::DEBUG,
         Level::Info => LevelFilter::INFO,
@@ -46,10 +54,10 @@ pub fn start(args: &Args) {
     };
     let builder = fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| log::Writer)
         .with_target(false)
-        // A line that cannot be written is lost. The subscriber would say so on the same standard error, with `eprintln!`,
-        // whose panic takes down whoever logs: the core, when a `tee`, a terminal or the journal behind us is gone.
+        // What cannot be written is lost. The subscriber would say so on the same standard error, with `eprintln!`, whose
+        // panic takes down whoever logs.
         .log_internal_errors(false);
     // An error means that logging is set up already.
     let _ = match args.format {

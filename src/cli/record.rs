@@ -25,7 +25,7 @@ pub struct Args {
 
 /// Records until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    logging::start(&args.logging);
+    let _log = logging::start(&args.logging);
     let settings = match settings::load(&args.settings)? {
         Ok(settings) => settings,
         Err(code) => return Ok(code),

@@ -41,7 +41,7 @@ pub const BROKE_OFF: &str =
 
 /// Runs until SIGTERM or SIGINT; SIGHUP reloads the configuration.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    logging::start(&args.logging);
+    let _log = logging::start(&args.logging);
     let settings = match settings::load(&args.settings)? {
         Ok(settings) => settings,
         Err(code) => return Ok(code),

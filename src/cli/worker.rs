@@ -29,7 +29,7 @@ impl Args {
 
 /// Works until its standard input ends.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    logging::start(&args.logging);
+    logging::start_here(&args.logging);
     match args.name.as_str() {
         "gpus" => {
             show_as(c"longhaul-gpus");

@@ -1,45 +1,34 @@
 //! The worker's standard output, as a bounded queue in front of the one thread that may block on it.
 //!
 //! The main process reads slowly now and then, and the scheduler must not wait for it. What does not fit pushes the
-//! oldest lines out: every observation repeats itself at the next poll, so the newest are worth most.
+//! oldest lines out ([`Lines`]): every observation repeats itself at the next poll.
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::lines::Lines;
 use crate::model::Observation;
 use crate::recording;
 
 /// Bytes that wait at most: a full poll of a machine with thousands of volumes fits.
 pub const MAX_WAITING: usize = 16 * 1024 * 1024;
 
-/// Lines on their way out.
+/// Observations on their way out.
 #[derive(Debug)]
 pub struct Outgoing {
-    state: Mutex<State>,
-    changed: Condvar,
-    max_bytes: usize,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    lines: VecDeque<Vec<u8>>,
-    bytes: usize,
-    dropped: u64,
-    closed: bool,
+    lines: Lines,
 }
 
 impl Outgoing {
     /// An empty queue for `max_bytes`.
-    pub fn new(max_bytes: usize) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), max_bytes }
+    pub const fn new(max_bytes: usize) -> Self {
+        Self { lines: Lines::new(max_bytes) }
     }
 
     /// Queues an observation, at the expense of the oldest when there is no room.
     pub fn send(&self, observation: &Observation) {
         let mut line = Vec::new();
         match recording::write(&mut line, observation) {
-            Ok(()) if line.len() <= recording::MAX_LINE => self.push(line),
+            Ok(()) if line.len() <= recording::MAX_LINE => self.lines.push(line),
             Ok(()) => {
                 tracing::error!(source = %observation.source, "an observation is longer than 8 MiB and was left out")
             }
@@ -49,69 +38,37 @@ impl Outgoing {
 
     /// Queues an empty line: a sign of life for the supervisor that no reader of observations minds.
     pub fn heartbeat(&self) {
-        self.push(b"\n".to_vec());
+        self.lines.push(b"\n".to_vec());
     }
 
     /// Takes the oldest line, waiting for one; `None` once it is closed and empty.
     pub fn next(&self) -> Option<Vec<u8>> {
-        let mut state = self.lock();
-        loop {
-            if let Some(line) = state.lines.pop_front() {
-                state.bytes -= line.len();
-                return Some(line);
-            }
-            if state.closed {
-                return None;
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.lines.next().map(|(line, _)| line)
     }
 
     /// Nothing more will come.
     pub fn close(&self) {
-        self.lock().closed = true;
-        self.changed.notify_all();
+        self.lines.close();
     }
 
     /// Lines that were pushed out so far.
     pub fn dropped(&self) -> u64 {
-        self.lock().dropped
+        self.lines.dropped()
     }
 
     /// Writes line by line until the queue is closed or the reader is gone.
     pub fn drain(&self, output: &mut impl Write) -> io::Result<()> {
-        let mut dropped = 0;
-        while let Some(line) = self.next() {
+        while let Some((line, lost)) = self.lines.next() {
             output.write_all(&line)?;
             output.flush()?;
-            let now = self.dropped();
-            if now != dropped {
+            if lost > 0 {
                 tracing::warn!(
-                    lines = now - dropped,
+                    lines = lost,
                     "the main process reads too slowly, the oldest observations were left out"
                 );
-                dropped = now;
             }
         }
         Ok(())
-    }
-
-    fn push(&self, line: Vec<u8>) {
-        let mut state = self.lock();
-        state.bytes += line.len();
-        state.lines.push_back(line);
-        while state.bytes > self.max_bytes {
-            let Some(oldest) = state.lines.pop_front() else { break };
-            state.bytes -= oldest.len();
-            state.dropped += 1;
-        }
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

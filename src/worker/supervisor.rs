@@ -10,7 +10,7 @@
 //! A worker that dies at once is started again after a pause that doubles, so that a bug or a broken binary does not
 //! become a storm of processes.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -336,14 +336,12 @@ fn hold_open(mut stdin: ChildStdin, plan: Vec<u8>) -> JoinHandle<()> {
     })
 }
 
-/// Copies what the worker logs to our own standard error.
+/// Copies what the worker logs to our own log.
 async fn pass_on(mut log: impl AsyncRead + Unpin) {
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(length) = log.read(&mut buffer).await {
         match buffer.get(..length) {
-            Some(text) if length > 0 => {
-                let _ = io::stderr().write_all(text);
-            }
+            Some(text) if length > 0 => crate::log::write(text),
             _ => break,
         }
     }

@@ -1,11 +1,13 @@
-//! What nobody reads: a pipe whose reader is gone behind standard output and standard error.
+//! What nobody reads: a pipe whose reader is gone, or sleeps, behind standard output and standard error.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 
 use super::support::sidecar::{END, LIMIT, Scene, find};
-use super::support::{free_port, get_json, wait_for};
+use super::support::{Process, free_port, try_get, wait_for};
 
 /// A pipe that nobody reads any more.
 fn unread() -> Stdio {
@@ -55,29 +57,46 @@ fn no_exit_code_depends_on_who_reads() {
     sidecar.end();
 }
 
-/// Behind `2>&1 | head`, a `tee` that was interrupted, or a terminal that is gone, it only loses its log.
-#[test]
-fn a_log_that_nobody_reads_any_more_takes_nothing_down() {
+/// `longhaul run` with its log in a pipe that nobody reads: it goes on, reloads and ends in time.
+fn goes_on_and_ends(log: Stdio) {
     let scene = Scene::new();
     let address = format!("127.0.0.1:{}", free_port());
     let file = scene.configure(&format!("jobs_dir: {}\n", scene.shown("jobs")));
     let mut command = scene.command();
-    command.args(["--config.file", file.to_str().unwrap(), "--web.listen-address", &address]).stderr(unread());
-    let mut process = super::support::Process(command.stdout(Stdio::null()).spawn().unwrap());
+    command.args(["--config.file", file.to_str().unwrap(), "--web.listen-address", &address]).stderr(log);
+    let mut process = Process(command.stdout(Stdio::null()).spawn().unwrap());
     let until_done = |done: f64| {
         wait_for(&format!("{done}"), LIMIT, || {
-            std::net::TcpStream::connect(&address).ok()?;
-            let snapshot = super::support::try_get(&address, "/-/ready").filter(|(status, _)| *status == 200);
-            let snapshot = snapshot.map(|_| get_json(&address, "/api/v1/snapshot"))?;
+            let (status, snapshot) = try_get(&address, "/api/v1/snapshot")?;
+            let snapshot = (status == 200).then(|| serde_json::from_str(&snapshot).unwrap())?;
             (find(&snapshot, "jobs", "name", "a")?["done"].as_f64()? == done).then_some(())
         });
     };
     scene.put("jobs/a.json", "{\"done\": 1}");
     until_done(1.0);
-    // A reload is logged by who asks for it, what it changes by the core.
-    process.signal(Signal::SIGHUP);
-    scene.put("jobs/a.json", "{\"done\": 2}");
-    until_done(2.0);
+    for done in 2..5 {
+        // A reload is logged by who asks for it, what it changes by the core.
+        process.signal(Signal::SIGHUP);
+        scene.put("jobs/a.json", format!("{{\"done\": {done}}}"));
+        until_done(f64::from(done));
+    }
     process.signal(Signal::SIGTERM);
     assert_eq!(process.wait(END), Some(0));
+}
+
+/// Behind `2>&1 | head`, a `tee` that was interrupted, or a terminal that is gone, it only loses its log.
+#[test]
+fn a_log_that_nobody_reads_any_more_takes_nothing_down() {
+    goes_on_and_ends(unread());
+}
+
+/// Behind `2>&1 | less`, in a terminal that was stopped, or before a collector that hangs.
+#[test]
+fn a_log_whose_reader_sleeps_holds_nothing_up() {
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let flags = OFlag::from_bits_truncate(fcntl(&writer, FcntlArg::F_GETFL).unwrap());
+    fcntl(&writer, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+    while writer.write(&[b'\n'; 4096]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(flags)).unwrap();
+    goes_on_and_ends(writer.into());
 }
