@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use super::run::{BROKE_OFF, block_on};
 use super::status::{cut, terminal_columns};
-use super::{logging, settings};
+use super::{logging, say, settings};
 use crate::clock::Clock;
 use crate::config::{Config, SmtpTls};
 use crate::model::Snapshot;
@@ -173,8 +173,11 @@ pub fn run(arguments: Args) -> anyhow::Result<ExitCode> {
         let redraw = out.is_terminal();
         let record = arguments.record.clone();
         let start = |config, listen| start_main_job(config, listen, record);
-        show(arguments, start, interrupted, &mut out, redraw).await?;
-        Ok(ExitCode::SUCCESS)
+        match show(arguments, start, interrupted, &mut out, redraw).await {
+            // Piped into `head`: it has seen enough.
+            Err(error) if say::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+            shown => shown.map(|()| ExitCode::SUCCESS),
+        }
     })
 }
 

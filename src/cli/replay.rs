@@ -16,6 +16,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::say;
 use crate::alerts::Rules;
 use crate::core::{Core, Outcome, State};
 use crate::model::snapshot::AlertState;
@@ -48,7 +49,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     match replay(BufReader::new(file), &args, &mut output) {
         // Piped into `head`: it has seen enough.
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        Err(error) if say::is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.context(format!("cannot replay {}", args.file.display()))),
         Ok(()) => Ok(ExitCode::SUCCESS),
     }
@@ -180,13 +181,4 @@ fn transitions(output: &mut impl Write, firing: &mut Vec<String>, snapshot: &Sna
     }
     *firing = now;
     Ok(())
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-            || cause
-                .downcast_ref::<serde_json::Error>()
-                .is_some_and(|error| error.io_error_kind() == Some(std::io::ErrorKind::BrokenPipe))
-    })
 }

@@ -22,6 +22,16 @@ pub fn complain(text: impl AsRef<[u8]>) {
     let _ = error.write_all(text.as_ref()).and_then(|()| error.flush());
 }
 
+/// Whether it failed because nobody reads what is printed any more.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+            || cause
+                .downcast_ref::<serde_json::Error>()
+                .is_some_and(|error| error.io_error_kind() == Some(std::io::ErrorKind::BrokenPipe))
+    })
+}
+
 /// Whether what goes to `out` may have colours: it is a terminal, and `NO_COLOR` does not ask for plain text.
 pub fn in_colour(out: &impl IsTerminal) -> bool {
     out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

@@ -39,6 +39,7 @@ fn no_exit_code_depends_on_who_reads() {
         (&["silence", "list", "--url", &url], 0),
         (&["silence", "list", "--quiet", "--url", &url], 0),
         (&["eta", &log], 0),
+        (&["demo", "--web.listen-address", "127.0.0.1:0"], 0),
         (&["scorecard", "--storage.path", &storage], 0),
         (&["scorecard", "--storage.path", &storage, "--json"], 0),
         (&["check-config", &bad], 78),
