@@ -22,6 +22,9 @@ use crate::web::silences::parse;
 const ALL: &str = "/api/v2/silences";
 const ONE: &str = "/api/v2/silence/";
 
+/// Characters of a refusal.
+const LONGEST_NO: usize = 1000;
+
 /// The flags.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -186,12 +189,14 @@ fn judge(url: &str, answer: &Response) -> anyhow::Result<Vec<u8>> {
     if answer.status == 200 {
         return Ok(answer.body.clone());
     }
-    let said =
-        serde_json::from_slice(&answer.body).unwrap_or_else(|_| String::from_utf8_lossy(&answer.body).into_owned());
-    let said = said.trim();
+    let words = serde_json::from_slice::<String>(&answer.body);
+    let is_ours = words.is_ok();
+    let said = words.unwrap_or_else(|_| String::from_utf8_lossy(&answer.body).into_owned());
     match answer.status {
         404 if said.starts_with("nothing is here") => bail!("the longhaul at {url} is older and knows no silences"),
-        status => bail!("{url} says no ({status}): {said}"),
+        404 if !is_ours => bail!("something else than longhaul answers at {url} (404)"),
+        // A stranger may say anything, at any length.
+        status => bail!("{url} says no ({status}): {}", status::cut(status::printable(&said).trim(), LONGEST_NO)),
     }
 }
 
@@ -232,4 +237,23 @@ fn encoded(text: &str) -> String {
             other => format!("%{other:02X}"),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_says_is_neither_shown_at_length_nor_obeyed() {
+        let no = |status: u16, body: &str| {
+            let answer = Response { status, content_type: None, body: body.as_bytes().to_vec() };
+            judge("http://h", &answer).unwrap_err().to_string()
+        };
+        assert_eq!(no(404, "\"silence x not found\""), "http://h says no (404): silence x not found");
+        assert_eq!(no(404, "nothing is here; there is:\n"), "the longhaul at http://h is older and knows no silences");
+        assert_eq!(no(404, "<html>\n..."), "something else than longhaul answers at http://h (404)");
+        assert_eq!(no(403, "start it with\n"), "http://h says no (403): start it with");
+        assert_eq!(no(502, "\x1b[2Jbad\ngateway\n"), "http://h says no (502): \u{fffd}[2Jbad gateway");
+        assert!(no(500, &"x".repeat(4096)).chars().count() < 1100);
+    }
 }

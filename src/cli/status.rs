@@ -20,7 +20,7 @@ mod view;
 
 pub(super) use table::{Column, Table};
 
-pub(super) use table::cut;
+pub(super) use table::{cut, printable};
 pub use view::render;
 
 /// Where Longhaul listens by default.
