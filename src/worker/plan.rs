@@ -1,6 +1,6 @@
 //! What the main process tells a worker in the first line of its standard input.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,6 +65,24 @@ pub enum PlanError {
     /// What is in it.
     #[error("the first line of standard input is not a plan: a worker is started by longhaul itself, not by hand")]
     Parse(#[source] serde_json::Error),
+}
+
+/// What a supervisor asks of a plan, whichever.
+pub trait Planned: Serialize {
+    /// The sources whose readers may leave something for the next ones.
+    fn lasting(&self) -> BTreeSet<SourceId> {
+        BTreeSet::new()
+    }
+}
+
+impl Planned for Plan {
+    fn lasting(&self) -> BTreeSet<SourceId> {
+        let of = |job: &PlannedJob| -> Vec<SourceId> {
+            job.progress.iter().map(|progress| SourceId::progress(&job.name, &progress.which)).collect()
+        };
+        let folder = self.jobs_dir.iter().map(|_| SourceId::jobs_dir());
+        self.jobs.iter().flat_map(of).chain(folder).collect()
+    }
 }
 
 impl Plan {

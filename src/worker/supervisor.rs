@@ -15,14 +15,13 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::plan::{self, Handed, Kept};
+use super::plan::{self, Handed, Kept, Planned};
 use crate::clock::Clock;
 use crate::model::{Fact, Observation, SourceId, WorkerName};
 use crate::recording::MAX_LINE;
@@ -111,7 +110,7 @@ enum End {
 /// twice [`Patience::end`] whatever hangs. Another plan is another process: what hangs under the old one stays with it.
 pub async fn supervise(
     spec: WorkerSpec,
-    mut plans: watch::Receiver<impl Serialize>,
+    mut plans: watch::Receiver<impl Planned>,
     mut kept: Kept,
     clock: Clock,
     out: mpsc::Sender<Observation>,
@@ -120,7 +119,13 @@ pub async fn supervise(
     let mut restarts = 0;
     let mut pause = spec.patience.first_pause;
     loop {
-        let line = plan::to_line(&Handed { plan: &*plans.borrow_and_update(), kept: &kept });
+        let line = {
+            let plan = plans.borrow_and_update();
+            // What nobody reads any more would be handed on for ever, and a plan has a limit.
+            let lasting = plan.lasting();
+            kept.retain(|source, _| lasting.contains(source));
+            plan::to_line(&Handed { plan: &*plan, kept: &kept })
+        };
         let line = match line {
             Ok(line) => line,
             Err(error) => {
@@ -173,7 +178,7 @@ impl Life<'_> {
     async fn live(
         &mut self,
         plan: Vec<u8>,
-        plans: &mut watch::Receiver<impl Serialize>,
+        plans: &mut watch::Receiver<impl Planned>,
         shutdown: &mut watch::Receiver<bool>,
     ) -> End {
         let mut child = match self.start() {
@@ -320,7 +325,7 @@ async fn wanted(shutdown: &mut watch::Receiver<bool>, out: &mpsc::Sender<Observa
 }
 
 /// Returns when there is another plan, which is never once nobody can make one.
-async fn replanned(plans: &mut watch::Receiver<impl Serialize>) {
+async fn replanned(plans: &mut watch::Receiver<impl Planned>) {
     if plans.changed().await.is_err() {
         std::future::pending::<()>().await;
     }

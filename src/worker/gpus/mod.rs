@@ -33,6 +33,8 @@ pub struct GpuPlan {
     pub poll_interval: Duration,
 }
 
+impl super::plan::Planned for GpuPlan {}
+
 impl GpuPlan {
     /// The part of the configuration that is about GPUs.
     pub fn new(config: &Config, anchor: Anchor) -> Self {

@@ -202,3 +202,32 @@ async fn a_program_that_is_not_there_is_a_worker_that_is_down() {
     let fact = timeout(DEADLINE, out.recv()).await.expect("in time").expect("it lives").fact;
     assert_eq!(fact, Fact::Worker { worker: WorkerName::new("x"), up: false, restarts: 0 });
 }
+
+/// Else each reload with other jobs adds to what is handed on, until the line is longer than a plan may be.
+#[tokio::test]
+async fn what_a_reader_left_goes_with_its_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = SourceId::progress(&crate::model::JobName::new("j"), "log");
+    let fact = Fact::Kept { kept: serde_json::json!("LEFT") };
+    let left = Observation { at: crate::model::Time::from_micros(1), source, took: None, fact };
+    let left = serde_json::to_string(&left).unwrap();
+    let script = format!("read -r plan; echo \"$plan\" >> {}/plans; echo '{left}'; exec cat", folder.path().display());
+    let anchor = Anchor { wall_micros: 0, boot_micros: 0 };
+    let plan = |text: &str| Plan::new(&crate::config::parse(text, "").config.unwrap(), anchor);
+    let job = "jobs: [{job_name: j, progress: [{log: /l}]}]\njobs_dir: null";
+    let args = vec!["-c".into(), script];
+    let spec = WorkerSpec { name: WorkerName::new("files"), program: "/bin/sh".into(), args, patience: IMPATIENT };
+    let (plans, planned) = watch::channel(plan(job));
+    let (sender, mut out) = mpsc::channel(100);
+    let (_shutdown, stop) = watch::channel(false);
+    let task = tokio::spawn(supervise(spec, planned, Kept::default(), Clock::start(), sender, stop));
+    for next in [Some(format!("{job}\npoll_interval: 7s")), Some("jobs_dir: null".to_owned()), None] {
+        let said = async { while !matches!(out.recv().await.unwrap().fact, Fact::Kept { .. }) {} };
+        timeout(DEADLINE, said).await.unwrap();
+        next.map(|next| plans.send_replace(plan(&next)));
+    }
+    let lines = std::fs::read_to_string(folder.path().join("plans")).unwrap();
+    let handed: Vec<bool> = lines.lines().map(|line| line.contains("LEFT")).collect();
+    assert_eq!(handed, [false, true, false], "{lines}");
+    task.abort();
+}
