@@ -121,7 +121,12 @@ pub const JOB: Section = Section {
         key("after", "a list of job names", "the stage before", "Jobs that must end first."),
         key("engines", "a list of engine names", "empty", "The engines that the job talks to."),
         key("progress", "a list", "empty", "Where its progress can be read; several are merged."),
-        key("total", "a number", "what the sources say", "Items in all."),
+        key(
+            "total",
+            "a number",
+            "what the sources say",
+            "Items in all. Worth giving where there are several sources: one that has said nothing yet holds the end off without it.",
+        ),
         key("max_tokens", "a number", "none", "The most tokens an answer can have: a forecast expects none longer."),
         key("process", "a mapping", "none", "The process that does the work: one of the four keys."),
         key("outputs", "a list", "empty", "Where it writes."),

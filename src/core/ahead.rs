@@ -82,7 +82,7 @@ impl World {
                 moved: Vec::new(),
             };
         }
-        if job.ended().is_some() || job.is_complete() {
+        if job.ended().is_some() || job.is_complete(at) {
             let over = || Answer::unknown("all items are done");
             return ThroughputView {
                 expected: over(),
@@ -346,7 +346,7 @@ fn good_items(job: &Job) -> Option<f64> {
 
 /// Tokens that a job will have at its end.
 fn tokens_at_end(job: &Job, at: Time) -> Answer<Bounds> {
-    if job.ended().is_some() || job.is_complete() {
+    if job.ended().is_some() || job.is_complete(at) {
         return Answer::from_option(job.tokens_done().map(Bounds::only), "no source says how many tokens an item has");
     }
     let (Some(items), done) = (good_items(job), job.merged().done.filter(|done| *done > 0.0)) else {

@@ -1,6 +1,6 @@
 //! Why a job stands still, as far as the plain rules see it. The order is from what explains the rest: a GPU that was
-//! lost, an engine that is gone, a disk that takes nothing, a process that cannot go on, an engine that is stuck, a client
-//! that sends nothing.
+//! lost, an engine that is gone, a disk that takes nothing, a process that cannot go on, a part that has not begun, an
+//! engine that is stuck, a client that sends nothing.
 
 use super::jobs::Job;
 use super::volumes::Obstacle;
@@ -40,6 +40,9 @@ impl World {
             Some(ProcessState::Stopped) => return StallCause::ProcessStopped,
             Some(ProcessState::Blocked) => return StallCause::ProcessBlocked,
             Some(ProcessState::Alive) | None => {}
+        }
+        if job.held_off_by(now).is_some() {
+            return StallCause::SourceSilent;
         }
         let requests: Vec<_> = engines.iter().filter_map(|engine| engine.requests()).collect();
         let busy = |(running, waiting): &(f64, f64)| *running > 0.0 || *waiting > 0.0;

@@ -1,12 +1,13 @@
 //! One job: its sources' readings become a run with a pace, a forecast, a state.
 //!
-//! A run is (job, start). It ends when all items are settled and nothing is written any more; a count that goes back
-//! after that, or together with a file that was replaced, is a new run. A resume is not: its old lines stay in the file,
+//! A run is (job, start). It ends when all items are settled and nothing is written any more ([`end`]); a count that goes
+//! back after that, or together with a file that was replaced, is a new run. A resume is not: its old lines stay in the file,
 //! so the count does not go back.
 //!
 //! What is said of a job holds as long as somebody looks: when what counts its items was not read for a while (a worker
 //! that hangs, a suspend), its pace, its forecast and whether it stands still are unknown, not as they were.
 
+mod end;
 mod outputs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::outputs::Written;
-use super::merge::{Merged, SourceKind, merge};
+use super::merge::{Merged, SourceKind};
 use super::process::Process;
 use super::trend::Trend;
 use crate::config::{self, Progress, ProgressKind};
@@ -29,10 +30,6 @@ use crate::model::snapshot::{JobState, ProcessState, ProcessView};
 use crate::model::volume::Mount;
 use crate::model::{Answer, SourceId, Time};
 use crate::text;
-
-/// It is complete and nothing was written for this long: the run has ended. Longer than a poll, so that a writer
-/// that flushes its last lines is not cut off, and short enough that "finished" is still news.
-const SETTLE: Duration = Duration::from_secs(30);
 
 /// Reads this far apart are still a watch; more polls than one can fail or be late in it.
 const SHORTEST_PATIENCE: Duration = Duration::from_secs(60);
@@ -173,7 +170,6 @@ impl Job {
         }
         self.readings.retain(|source, _| kept.contains(source));
         self.run.taken.retain(|source, _| kept.contains(source));
-        self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
         if config.outputs != self.config.outputs {
             if self.is_uncounted() {
                 // Growth of another folder is none of this one.
@@ -189,6 +185,7 @@ impl Job {
         }
         self.patience = patience(poll_interval);
         self.config = config;
+        self.merged = self.merge();
         self
     }
 
@@ -223,7 +220,7 @@ impl Job {
         let counted_by = self.merged.counted_by;
         let stands = Reading { lengths: None, ..reading.clone() };
         let seen = self.readings.insert(source.clone(), Seen { kind, reading: stands, at, before: false });
-        self.merged = merge(self.readings.values().map(|seen| (seen.kind, &seen.reading)));
+        self.merged = self.merge();
         self.start_anew_if_it_did(seen.is_some_and(|seen| seen.before), was_a_part);
         if let (Some(before), Some(now)) = (looked_at, self.looked_at())
             && now.since(before) > self.patience
@@ -362,7 +359,7 @@ impl Job {
     pub fn state(&self, now: Time) -> JobState {
         if self.run.ended.is_some() {
             JobState::Finished
-        } else if self.is_complete() {
+        } else if self.is_complete(now) {
             JobState::Finishing
         } else if self.waits || self.run.moves.last_moved().is_none() {
             if self.first_pass().is_some() { JobState::Reading } else { JobState::Waiting }
@@ -378,7 +375,7 @@ impl Job {
         if self.run.ended.is_some() {
             return Answer::unknown("the job has ended");
         }
-        if self.is_complete() {
+        if self.is_complete(now) {
             return Answer::Known(false);
         }
         // An engine that generates is enough to know that the job goes on, whoever else does not answer.
@@ -449,7 +446,10 @@ impl Job {
 
     /// When it will be done.
     pub fn forecast(&self, now: Time) -> Answer<Forecast> {
-        if self.is_complete() {
+        if let Some(reason) = self.held_off_by(now) {
+            return Answer::unknown(reason);
+        }
+        if self.is_complete(now) {
             return Answer::unknown("all items are done");
         }
         if self.stands_still(now) {
@@ -464,11 +464,6 @@ impl Job {
 
     fn stands_still(&self, now: Time) -> bool {
         self.stalled(now).get() == Some(true)
-    }
-
-    /// All items are settled, the job says that it has ended, or all bytes of one that nobody counts are there.
-    pub fn is_complete(&self) -> bool {
-        self.merged.is_complete(self.total()) || self.all_bytes_are_there()
     }
 
     /// How far the first reading of a source is, when that is not at its end.
@@ -572,20 +567,6 @@ impl Job {
         if let Some(tokens) = self.tokens_done() {
             self.run.tokens.record(tokens, at);
         }
-    }
-
-    fn end(&self, now: Time) -> Option<Time> {
-        let last_written = self.run.writes.last_moved()?;
-        if !self.is_complete() {
-            return None;
-        }
-        // Of a bar that knows its own total alone: the process may be writing a checkpoint, or be about to draw the next one.
-        let is_only_a_bar = self.config.total.is_none() && self.merged.reached && !self.merged.finished;
-        let process = self.process_state(now).get();
-        if is_only_a_bar && self.run.ended.is_none() && process.is_some_and(|state| state != ProcessState::Gone) {
-            return None;
-        }
-        self.run.ended.or_else(|| (now.since(last_written) >= SETTLE).then_some(last_written))
     }
 }
 

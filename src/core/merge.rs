@@ -12,11 +12,15 @@
 //! The other hazard is a bar that is full. It may be that of the shards of a model, of an epoch, of the prompts that are made
 //! ready, so it ends the job only where nothing speaks against it ([`Merged::is_complete`]), unlike what says in words that
 //! it has ended. Nor is its clock one of the lines that something else counts ([`Merged::counts_aside`]).
+//!
+//! The third is a source that is configured and has said nothing yet: the log of a worker that starts later. The sums are
+//! those of the others then, and their end is not that of the job ([`Merged::may_be_a_part`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::ProgressKind;
 use crate::estimate::eta::OwnClock;
 use crate::model::Time;
 use crate::model::job::Reading;
@@ -32,6 +36,18 @@ pub enum SourceKind {
     Json,
     /// Lines or bars of text.
     Log,
+}
+
+impl SourceKind {
+    /// That of a configured source.
+    pub const fn of(kind: &ProgressKind) -> Self {
+        match kind {
+            ProgressKind::Log { .. } => Self::Log,
+            ProgressKind::Jsonl { .. } => Self::Jsonl,
+            ProgressKind::Json { .. } => Self::Json,
+            ProgressKind::Directory { .. } => Self::Directory,
+        }
+    }
 }
 
 /// Counts are whole numbers: they are equal when they are within a half.
@@ -52,6 +68,8 @@ pub struct Merged {
     pub failed: Option<f64>,
     /// Which kind of source says what is done.
     pub counted_by: Option<SourceKind>,
+    /// Which kind of source says how many there are.
+    total_by: Option<SourceKind>,
     /// Which kind of source says what failed.
     pub failures_by: Option<SourceKind>,
     /// Tokens of done items.
@@ -68,6 +86,10 @@ pub struct Merged {
     pub reached: bool,
     /// A source says that the job goes on.
     pub unfinished: bool,
+    /// All sources of one kind are there and say in words that they have ended.
+    finished_whole: bool,
+    /// A source that would be part of the count or of the total has not told of its part, see [`Merged::would_count`].
+    partial: bool,
     /// When the newest source was written.
     pub written_at: Option<Time>,
     /// Bytes of all files read.
@@ -98,15 +120,26 @@ impl Merged {
     /// that much is left.
     pub fn is_complete(&self, total: Option<f64>) -> bool {
         let Some(total) = total.filter(|total| *total > 0.0) else { return self.finished || self.reached };
+        let is_nearly_all = || self.settled(Some(total)).is_none_or(|settled| settled >= NEARLY_ALL * total);
+        self.finished || self.reaches(total) || self.reached && is_nearly_all()
+    }
+
+    /// Whether so many are counted.
+    fn reaches(&self, total: f64) -> bool {
         let by_failures = match self.counted_by {
             Some(SourceKind::Log) => false,
             // Lines that count what is done, and a log that counts what failed: its word is still needed, if it has one.
             Some(_) if !self.failures_are_apart() => !self.unfinished && self.done_and_failed() >= total,
             Some(_) | None => self.done_and_failed() >= total,
         };
-        let is_nearly_all = || self.settled(Some(total)).is_none_or(|settled| settled >= NEARLY_ALL * total);
-        let by_bar = self.reached && is_nearly_all();
-        self.finished || by_failures || by_bar || self.done.is_some_and(|done| done >= total)
+        by_failures || self.done.is_some_and(|done| done >= total)
+    }
+
+    /// Whether what is complete may be but a part of the job, since a source has not told of its part. Not where a `total`
+    /// that is `configured` is reached, or where all sources of one kind have their word for it.
+    pub fn may_be_a_part(&self, configured: Option<f64>) -> bool {
+        let is_reached = configured.is_some_and(|total| total > 0.0 && self.reaches(total));
+        self.partial && !self.finished_whole && !is_reached
     }
 
     /// Whether what the logs count, of their own total, is something else than the job's items, of which there are `total`:
@@ -127,6 +160,12 @@ impl Merged {
         self.own_clock.filter(|_| !self.counts_aside(total))
     }
 
+    /// Whether a source that is silent would be part of the count or the total. What knows less than those that speak would
+    /// change neither.
+    pub fn would_count(&self, kind: SourceKind) -> bool {
+        self.counted_by.max(self.total_by).is_none_or(|worst| kind <= worst)
+    }
+
     fn done_and_failed(&self) -> f64 {
         self.done.unwrap_or(0.0) + self.failed.unwrap_or(0.0)
     }
@@ -137,11 +176,24 @@ impl Merged {
     }
 }
 
-/// Merges the latest reading of each source.
-pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> Merged {
+/// Whether a source has said neither how far it is nor that it has ended: it is not there, empty, or still being read.
+pub fn is_silent(reading: Option<&Reading>) -> bool {
+    reading.is_none_or(|reading| {
+        reading.done.is_none() && reading.total.is_none() && reading.failed.is_none() && reading.finished != Some(true)
+    })
+}
+
+/// Merges the latest reading of each source, `None` for one that has never been read.
+pub fn merge<'a>(sources: impl Iterator<Item = (SourceKind, Option<&'a Reading>)>) -> Merged {
     let mut kinds = BTreeMap::<SourceKind, Vec<&Reading>>::new();
-    for (kind, reading) in readings {
-        kinds.entry(kind).or_default().push(reading);
+    let mut silent = BTreeSet::new();
+    for (kind, reading) in sources {
+        if is_silent(reading) {
+            silent.insert(kind);
+        }
+        if let Some(reading) = reading {
+            kinds.entry(kind).or_default().push(reading);
+        }
     }
     // The first kind that knows a count; within the kind, the sum. A kind in which only some sources know it yet is
     // still the sum of those: a shard that has not started has done nothing.
@@ -161,16 +213,32 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
     let logs = kinds.get(&SourceKind::Log).map_or(&[] as &[_], Vec::as_slice);
     let counting = done.and_then(|(kind, _)| kinds.get(&kind));
     let unfinished = all().any(|reading| reading.finished == Some(false));
-    // All parts of a job have to say it: the first shard that ends is not the end.
-    let of_one_kind = |says: fn(&Reading) -> bool| kinds.values().any(|readings| readings.iter().all(|one| says(one)));
-    let finished = of_one_kind(|reading| reading.finished == Some(true) && !reading.reached);
-    let reached = of_one_kind(|reading| reading.finished == Some(true));
+    // All parts of a job have to say it: the first shard that ends is not the end. What those that are silent come to is
+    // another question.
+    let all_that_speak = |readings: &[&Reading], says: fn(&Reading) -> bool| {
+        let mut speak = readings.iter().filter(|reading| !is_silent(Some(reading))).peekable();
+        speak.peek().is_some() && speak.all(|reading| says(reading))
+    };
+    let in_words = |reading: &Reading| reading.finished == Some(true) && !reading.reached;
+    let at_all = |reading: &Reading| reading.finished == Some(true);
+    let finished = kinds.values().any(|readings| all_that_speak(readings, in_words));
+    let reached = kinds.values().any(|readings| all_that_speak(readings, at_all));
+    let is_whole =
+        |(kind, readings): (&SourceKind, &Vec<&Reading>)| !silent.contains(kind) && all_that_speak(readings, in_words);
+    let total = count_by(|reading| reading.total);
+    let (counted_by, total_by) = (done.map(|(kind, _)| kind), total.map(|(kind, _)| kind));
+    // Beside one that says of how many, one that only counts makes both a number of which the total is that of a part.
+    let only_counts = |reading: &&Reading| reading.done.is_some() && reading.total.is_none();
+    let has_no_end = counting
+        .filter(|_| counted_by == total_by)
+        .is_some_and(|readings| readings.iter().any(only_counts) && !all_that_speak(readings, at_all));
     #[allow(clippy::cast_precision_loss)]
-    Merged {
+    let merged = Merged {
         done: done.map(|(_, count)| count),
-        total: count(|reading| reading.total),
+        total: total.map(|(_, count)| count),
         failed: failed.map(|(_, count)| count),
-        counted_by: done.map(|(kind, _)| kind),
+        counted_by,
+        total_by,
         failures_by: failed.map(|(kind, _)| kind),
         tokens: count(|reading| reading.tokens),
         tokens_per_item: match logs {
@@ -185,12 +253,16 @@ pub fn merge<'a>(readings: impl Iterator<Item = (SourceKind, &'a Reading)>) -> M
         finished: finished && !unfinished,
         reached: reached && !unfinished,
         unfinished,
+        finished_whole: !unfinished && kinds.iter().any(is_whole),
+        partial: has_no_end,
         written_at: all().filter_map(|reading| reading.updated_at).max(),
         bytes: sum(all().filter_map(|reading| reading.bytes).map(|bytes| bytes as f64)),
         phase: all().find_map(|reading| reading.phase.clone()),
         last_line: logs.iter().find_map(|log| log.last_line.clone()),
         generation: counting.map_or(0, |readings| readings.iter().map(|reading| u64::from(reading.generation)).sum()),
-    }
+    };
+    let is_missed = silent.iter().any(|kind| merged.would_count(*kind));
+    Merged { partial: is_missed || has_no_end, ..merged }
 }
 
 fn own_clock(log: &Reading) -> Option<OwnClock> {
@@ -207,6 +279,10 @@ fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn merged<const N: usize>(readings: [(SourceKind, &Reading); N]) -> Merged {
+        merge(readings.into_iter().map(|(kind, reading)| (kind, Some(reading))))
+    }
 
     #[test]
     fn lines_count_and_the_log_knows_total_errors_and_time() {
@@ -226,7 +302,7 @@ mod tests {
             tokens_per_item: Some(1066.0),
             ..Reading::default()
         };
-        let merged = merge([(SourceKind::Log, &log), (SourceKind::Jsonl, &jsonl)].into_iter());
+        let merged = merged([(SourceKind::Log, &log), (SourceKind::Jsonl, &jsonl)]);
         assert_eq!(
             (merged.done, merged.total, merged.failed, merged.settled(merged.total)),
             (Some(312.0), Some(25_000.0), Some(2.0), Some(314.0))
@@ -238,7 +314,7 @@ mod tests {
     #[test]
     fn shards_add_up_and_nothing_is_not_zero() {
         let shard = |done| Reading { done, total: Some(400.0), elapsed: Some(5.0), ..Reading::default() };
-        let merged = merge([(SourceKind::Log, &shard(Some(180.0))), (SourceKind::Log, &shard(None))].into_iter());
+        let merged = merged([(SourceKind::Log, &shard(Some(180.0))), (SourceKind::Log, &shard(None))]);
         assert_eq!((merged.done, merged.total, merged.own_clock), (Some(180.0), Some(800.0), None));
         assert_eq!(merge(std::iter::empty()), Merged::default());
         assert_eq!(Merged::default().settled(None), None);
@@ -319,7 +395,7 @@ mod tests {
                 true,
             ),
         ] {
-            let merged = merge(sources.iter().map(|(kind, reading)| (*kind, reading)));
+            let merged = merge(sources.iter().map(|(kind, reading)| (*kind, Some(reading))));
             let total = Some(merged.total.unwrap_or(2000.0));
             assert_eq!((merged.settled(total), merged.is_complete(total)), (Some(settled), complete), "{what}");
         }
@@ -327,12 +403,11 @@ mod tests {
 
     #[test]
     fn the_first_shard_that_ends_is_not_the_end() {
-        let shards =
-            |second| merge([(SourceKind::Log, &log(400.0, 0.0, 400.0)), (SourceKind::Log, &second)].into_iter());
+        let shards = |second| merged([(SourceKind::Log, &log(400.0, 0.0, 400.0)), (SourceKind::Log, &second)]);
         assert!(!shards(log(10.0, 0.0, 400.0)).is_complete(Some(800.0)));
-        assert!(!shards(Reading::default()).is_complete(Some(800.0)));
+        assert!(shards(Reading::default()).may_be_a_part(Some(800.0)));
         assert!(shards(log(398.0, 2.0, 400.0)).is_complete(Some(800.0)));
         // A single word is enough where only one speaks.
-        assert!(merge([(SourceKind::Log, &log(7.0, 0.0, 7.0))].into_iter()).is_complete(None));
+        assert!(merged([(SourceKind::Log, &log(7.0, 0.0, 7.0))]).is_complete(None));
     }
 }

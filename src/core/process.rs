@@ -21,6 +21,8 @@ pub struct Process {
     failure: Option<String>,
     /// It lived when somebody looked.
     seen: bool,
+    /// Since when it is known to be gone.
+    gone_at: Option<Time>,
     /// How the last one ended; a worker that was started again does not know.
     exit: Option<Exit>,
 }
@@ -31,6 +33,8 @@ impl Process {
         self.failure = None;
         self.seen |= reading.living.is_some();
         self.exit = if reading.living.is_some() { None } else { reading.exit.or(self.exit) };
+        let is_gone = reading.living.is_none() && (self.seen || reading.ended);
+        self.gone_at = is_gone.then(|| self.gone_at.unwrap_or(at));
         self.reading = Some((at, reading.clone()));
     }
 
@@ -58,6 +62,14 @@ impl Process {
             None if self.seen || reading.ended => Answer::Known(ProcessState::Gone),
             None => Answer::unknown("no such process has been seen yet"),
         }
+    }
+
+    /// Whether nothing of it is to come: it has been gone for a while, in which a script or a supervisor would have started
+    /// the next one, and is not known to have failed.
+    pub fn is_over(&self, now: Time, patience: Duration, a_while: Duration) -> bool {
+        self.state(now, patience).get() == Some(ProcessState::Gone)
+            && self.gone_at.is_some_and(|gone| now.since(gone) >= a_while)
+            && self.exit.is_none_or(|exit| exit.code() == 0)
     }
 
     /// All of it.

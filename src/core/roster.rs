@@ -190,13 +190,8 @@ impl Roster {
 
 fn kinds(jobs: &[config::Job]) -> BTreeMap<SourceId, SourceKind> {
     let of_job = |job: &config::Job| {
-        let kind = |progress: &Progress| match progress.kind {
-            ProgressKind::Log { .. } => SourceKind::Log,
-            ProgressKind::Jsonl { .. } => SourceKind::Jsonl,
-            ProgressKind::Json { .. } => SourceKind::Json,
-            ProgressKind::Directory { .. } => SourceKind::Directory,
-        };
-        let source = |progress: &Progress| (SourceId::progress(&job.name, &progress.which), kind(progress));
+        let source =
+            |progress: &Progress| (SourceId::progress(&job.name, &progress.which), SourceKind::of(&progress.kind));
         job.progress.iter().map(source).collect::<Vec<_>>()
     };
     jobs.iter().flat_map(of_job).collect()

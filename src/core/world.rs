@@ -361,7 +361,7 @@ impl World {
                 if news && let Some(lesson) = job.lesson() {
                     self.earlier.learn(&name, &job.config.engines, lesson, ended);
                 }
-            } else if !job.is_complete()
+            } else if !job.is_complete(at)
                 && let Some((settled, total)) = job.standing()
             {
                 job.remember_forecast(at, unix(at), started);

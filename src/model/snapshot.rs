@@ -138,6 +138,8 @@ pub enum StallCause {
     ProcessStopped,
     /// The process of the job hangs in the kernel.
     ProcessBlocked,
+    /// What is counted is done, and a source has not told of its part.
+    SourceSilent,
     /// Items fail and none is done.
     ErrorsOnly,
     /// None of these.
@@ -146,7 +148,7 @@ pub enum StallCause {
 
 impl StallCause {
     /// All values, for the state set.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::GpuLost,
         Self::EngineDown,
         Self::EngineStuck,
@@ -157,6 +159,7 @@ impl StallCause {
         Self::ProcessGone,
         Self::ProcessStopped,
         Self::ProcessBlocked,
+        Self::SourceSilent,
         Self::ErrorsOnly,
         Self::Unknown,
     ];
@@ -174,6 +177,9 @@ impl StallCause {
             Self::ProcessGone => "its process is gone",
             Self::ProcessStopped => "its process is stopped by a signal",
             Self::ProcessBlocked => "its process hangs in the kernel (state D)",
+            Self::SourceSilent => {
+                "what is counted is done, and one of its progress sources has not told of its part yet"
+            }
             Self::ErrorsOnly => "items fail and none is done",
             Self::Unknown => "not known; look at the job itself",
         }
@@ -192,6 +198,7 @@ impl StallCause {
             Self::ProcessGone => "process_gone",
             Self::ProcessStopped => "process_stopped",
             Self::ProcessBlocked => "process_blocked",
+            Self::SourceSilent => "source_silent",
             Self::ErrorsOnly => "errors_only",
             Self::Unknown => "unknown",
         }

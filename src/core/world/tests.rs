@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::gpu::{GpuInventory, GpuListed, GpuReading};
+use crate::model::snapshot::{JobState, StallCause};
 use crate::model::volume::{Mount, Space};
 use crate::model::{FailureKind, GpuId, WorkerName};
 
@@ -80,4 +81,24 @@ fn gpus_whose_worker_is_gone_are_unreadable_before_they_are_missing() {
     assert_eq!(ticks.by_ref().find(|present| *present != Some(1)), Some(Some(0)));
     assert!(ticks.by_ref().take_while(Option::is_some).count() < 50);
     assert!(ticks.all(|present| present.is_none()));
+}
+
+/// Nobody can tell a worker that is late from one that never comes: what is said has to hold for both.
+#[test]
+fn a_job_whose_second_log_never_came_stalls_with_that_as_the_cause() {
+    let text = "jobs: [{job_name: synth, progress: [{log: /a.log}, {log: /b.log}]}]";
+    let config = crate::config::parse(text, "config.yml").config.unwrap();
+    let mut world = World::new(Arc::new(config), "here:1".to_owned(), Time::from_seconds(1e9));
+    let (job, full) = (JobName::new("synth"), Some(400.0));
+    let reading = Reading { done: full, total: full, finished: Some(true), reached: true, ..Reading::default() };
+    let mut last = None;
+    for second in 0..600 {
+        let at = Time::from_seconds(1e9 + f64::from(second));
+        let progress = Fact::Progress { job: job.clone(), reading: reading.clone() };
+        world.observe(&Observation { at, source: SourceId::progress(&job, "log"), took: None, fact: progress });
+        last = world.observe(&Observation { at, source: SourceId::own(), took: None, fact: Fact::Tick });
+    }
+    let view = &last.unwrap().jobs[0];
+    assert_eq!((view.state, view.stall_cause), (JobState::Stalled, Some(StallCause::SourceSilent)));
+    assert!(view.message.contains("/b.log has not told of any yet"), "{}", view.message);
 }
