@@ -26,6 +26,10 @@ const RUNS: usize = 500;
 /// Jobs under way that are kept: beyond `limits.jobs` by far.
 const UNDERWAY: usize = 2000;
 
+/// A run is recorded at each tick. One of which nothing was heard for longer may have been taken away in its middle (a drop-in
+/// file that was deleted), and makes room for another; one that goes on never does, or they would push each other out.
+const UNSEEN_SECONDS: f64 = 60.0;
+
 /// A forecast as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
@@ -89,6 +93,9 @@ struct Underway {
     started: Option<f64>,
     settled: f64,
     marks: Vec<Mark>,
+    /// When it was last recorded.
+    #[serde(default)]
+    seen: f64,
 }
 
 /// Where a run stands at a look.
@@ -128,7 +135,7 @@ pub struct Ledger {
 impl Ledger {
     /// Takes the standing of a run that goes on.
     pub fn record(&mut self, job: &JobName, standing: Standing, now: f64) {
-        if !self.underway.contains_key(job) && self.underway.len() >= UNDERWAY {
+        if !self.underway.contains_key(job) && self.underway.len() >= UNDERWAY && !self.make_room(now) {
             return;
         }
         let run = self.underway.entry(job.clone()).or_default();
@@ -136,6 +143,7 @@ impl Ledger {
         if standing.settled + 0.5 < run.settled {
             *run = Underway::default();
         }
+        run.seen = now;
         run.settled = standing.settled;
         run.started = run.started.or(standing.started);
         let (Some((left, mode)), true) = (standing.forecast, standing.total > 0.0) else { return };
@@ -147,10 +155,18 @@ impl Ledger {
         }
     }
 
+    /// Lets go of the run that was unseen the longest, if one was.
+    fn make_room(&mut self, now: f64) -> bool {
+        let longest = self.underway.iter().min_by(|one, other| one.1.seen.total_cmp(&other.1.seen));
+        let gone = longest.filter(|(_, run)| now - run.seen > UNSEEN_SECONDS).map(|(job, _)| job.clone());
+        gone.is_some_and(|job| self.underway.remove(&job).is_some())
+    }
+
     /// The wall clock was set: the moments of runs that go on are by it. Those of runs that ended stay as they were told.
     pub fn shift(&mut self, seconds: f64) {
         for run in self.underway.values_mut() {
             run.started = run.started.map(|started| started + seconds);
+            run.seen += seconds;
             run.marks.iter_mut().for_each(|mark| mark.at += seconds);
         }
     }
@@ -320,6 +336,42 @@ mod tests {
             ledger.finish(&name, ended(1.0));
         }
         assert_eq!(ledger.finished().len(), 100 + RUNS_OF_JOB);
+    }
+
+    fn named(number: u32) -> JobName {
+        JobName::new(format!("job{number:04}"))
+    }
+
+    /// Drop-in files that were deleted in the middle of their runs never end.
+    #[test]
+    fn runs_that_never_ended_make_room_the_longest_unseen_first() {
+        let full = u32::try_from(UNDERWAY).unwrap();
+        let mut ledger = Ledger::default();
+        // The later its name, the longer unseen.
+        (0..full).for_each(|number| ledger.record(&named(number), standing(100.0, 900.0), f64::from(full - number)));
+        ledger.shift(-1e6);
+        let mut ledger: Ledger = serde_json::from_str(&serde_json::to_string(&ledger).unwrap()).unwrap();
+        let now = 1e4 - 1e6;
+        for number in full..full + 3 {
+            ledger.record(&named(number), standing(100.0, 900.0), now);
+            assert!(ledger.finish(&named(number), ended(now + 900.0)), "a new run is scored");
+            ledger.record(&named(number), standing(100.0, 900.0), now);
+        }
+        let kept: Vec<&JobName> = ledger.underway.keys().collect();
+        assert_eq!(kept.len(), UNDERWAY);
+        for (number, stays) in [(0, true), (full - 4, true), (full - 3, false), (full - 1, false), (full, true)] {
+            assert_eq!(kept.contains(&&named(number)), stays, "{number}");
+        }
+    }
+
+    #[test]
+    fn runs_that_go_on_do_not_push_each_other_out() {
+        let full = u32::try_from(UNDERWAY).unwrap();
+        let mut ledger = Ledger::default();
+        for tick in 0..2 {
+            (0..=full).for_each(|number| ledger.record(&named(number), standing(100.0, 900.0), f64::from(tick)));
+        }
+        assert!(ledger.underway.contains_key(&named(0)) && !ledger.underway.contains_key(&named(full)));
     }
 
     proptest! {
