@@ -4,8 +4,9 @@
 //! "mailed" is saved. Killed between the two, the next run decides the same message again under the same name, so the
 //! worst is a mail that arrives twice, and none is lost.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -219,8 +220,9 @@ struct Recorder {
 
 impl Recorder {
     fn create(path: &Path, head: &Head) -> anyhow::Result<Self> {
-        // An earlier recording is somebody's evidence.
-        let file = File::create_new(path).with_context(|| {
+        // An earlier recording is somebody's evidence. It has what the state has, last lines of logs included, so it is the
+        // owner's alone as well.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
             format!("cannot create the recording {}: an existing file is not overwritten", path.display())
         })?;
         let mut output = BufWriter::new(file);

@@ -1,12 +1,29 @@
 //! Recordings that are cut, damaged, of another kind or of the future.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 
 use nix::sys::signal::Signal;
 
 use super::support::sidecar::{LIMIT, Scene};
 use super::support::{Process, wait_for};
+
+#[test]
+fn a_recording_is_its_owners_alone_and_a_file_that_is_there_stays_as_it_is() {
+    let scene = Scene::new();
+    scene.put("longhaul.yml", "jobs_dir: null\njobs: [{job_name: job, progress: [{log: /nonexistent}]}]\n");
+    let (config, new, old) = (scene.shown("longhaul.yml"), scene.shown("new"), scene.shown("old"));
+    let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let done = scene.run(&["record", &new, "--duration", "1s", "--config.file", &config]);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(mode(&new), 0o600);
+    scene.put("old", "mine\n");
+    fs::set_permissions(&old, Permissions::from_mode(0o644)).unwrap();
+    let (code, said) = scene.fails(&["record", &old, "--duration", "1s", "--config.file", &config]);
+    assert!(code == 1 && said.contains("not overwritten"), "{said}");
+    assert_eq!((mode(&old), fs::read_to_string(&old).unwrap().as_str()), (0o644, "mine\n"));
+}
 
 #[test]
 fn what_is_no_recording_is_refused_with_the_place_and_the_reason() {
