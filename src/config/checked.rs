@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::engine::shown_url;
 use crate::model::{EngineName, JobName};
 
 /// Of `storage.path`.
@@ -70,6 +71,15 @@ pub struct Engine {
     pub timeout: Duration,
     /// Nobody configured it: it is tried because it may be there, and its absence is no failure.
     pub discovered: bool,
+}
+
+impl Engine {
+    /// Whether a recording shows no difference. The query is like a token: another one is another way to the same engine, and a
+    /// replay, which has neither, could not tell.
+    pub fn is_recorded_as(&self, other: &Self) -> bool {
+        let shown = |engine: &Self| Self { url: shown_url(&engine.url).to_owned(), ..engine.clone() };
+        shown(self) == shown(other)
+    }
 }
 
 /// Engines that files name.

@@ -33,7 +33,7 @@ impl Engines {
         let mut known = std::mem::take(&mut self.all);
         let names: Vec<EngineName> = known.iter().map(|engine| engine.name.clone()).collect();
         for engine in &config.engines {
-            let stays = before.engines.contains(engine);
+            let stays = before.engines.iter().any(|other| other.is_recorded_as(engine));
             let same = |known: &Engine| stays && known.pool.is_none() && known.name == engine.name;
             let index = known.iter().position(same);
             self.all.push(index.map_or_else(|| Engine::new(engine), |index| known.remove(index)));

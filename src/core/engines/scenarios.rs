@@ -154,3 +154,32 @@ fn another_configuration_keeps_the_engines_that_stay() {
     let snapshot = tick(&mut world, 11.0);
     assert_eq!(snapshot.engines[0].models["m"].generation_tokens_per_second.get(), Some(100.0));
 }
+
+/// A query may hold a key, so no recording has it, and what follows from it no replay would see.
+#[test]
+fn another_key_in_the_query_is_the_same_engine_live_and_in_a_replay() {
+    let url = "127.0.0.1:8000/metrics";
+    assert!(ONE.contains(url));
+    let with = |to: &str| config::parse(&ONE.replace(url, to), "test").config.unwrap();
+    let keys = [with(&format!("{url}?key=first")), with(&format!("{url}?key=second"))];
+    let elsewhere = with("127.0.0.1:8001/metrics?key=second");
+    let recorded = |config: &config::Config| -> config::Config {
+        serde_json::from_str(&serde_json::to_string(config).unwrap()).unwrap()
+    };
+    let run = |before: config::Config, after: config::Config| {
+        let mut world = World::new(Arc::new(before), "here:1".to_owned(), at(0.0));
+        (0..3).for_each(|step| scrape(&mut world, 5.0 * f64::from(step), "e", 500.0 * f64::from(step), 1.0));
+        world.reconfigure(Arc::new(after), "here:1".to_owned());
+        tick(&mut world, 11.0)
+    };
+    let live = run(keys[0].clone(), keys[1].clone());
+    assert_eq!(live, run(recorded(&keys[0]), recorded(&keys[1])));
+    assert_eq!(
+        live.engines[0].models["m"].generation_tokens_per_second.get(),
+        Some(100.0),
+        "what is known of it stays"
+    );
+    let other = run(keys[0].clone(), elsewhere.clone());
+    assert_eq!(other, run(recorded(&keys[0]), recorded(&elsewhere)));
+    assert!(other.engines.iter().all(|engine| engine.models.is_empty()), "another address is another engine");
+}
