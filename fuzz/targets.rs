@@ -372,7 +372,7 @@ fn serve(core: &mut Core, bytes: &[u8], size: usize) -> Vec<u8> {
         };
         let reload = async {
             while let Some(reload) = reloads.recv().await {
-                let _ = reload.send(Err("not now".to_owned()));
+                let _ = reload.send(Err(longhaul::web::Unchanged::Bad("not now".to_owned())));
             }
         };
         let mut answers = Vec::new();

@@ -10,6 +10,7 @@ pub mod init;
 mod logging;
 pub mod probe;
 mod record;
+mod reload;
 mod replay;
 mod run;
 mod say;

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::reload::Reloads;
 use super::{logging, settings};
 use crate::config::{AlertingMode, Config};
 use crate::runtime::{self, Options};
 use crate::web::routes::telemetry_path;
-use crate::web::{Lifecycle, Listen};
+use crate::web::{Lifecycle, Listen, Unchanged};
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -71,24 +72,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         tracing::info!("{mails}");
         let mut told = pin!(told.wait());
+        let mut reloads = Reloads::new(args.settings);
         loop {
-            let asked = tokio::select! {
+            let (read, asker) = tokio::select! {
                 () = told.as_mut() => break,
                 () = running.broke_off() => {
                     running.stop().await;
                     bail!(BROKE_OFF);
                 }
-                _ = hangups.recv() => None,
-                Some(asked) = requests.recv() => Some(asked),
+                _ = hangups.recv() => {
+                    reloads.ask(None);
+                    continue;
+                }
+                Some(asker) = requests.recv() => {
+                    reloads.ask(Some(asker));
+                    continue;
+                }
+                done = reloads.next() => done,
             };
-            let read = settings::reload(&args.settings);
             let mails = read.as_ref().map(|settings| way_out(&settings.config)).unwrap_or_default();
             let outcome = running.reload(read.map(|settings| (settings.config, settings.rules))).await;
             if outcome.is_ok() {
                 tracing::info!("{mails}");
             }
             // Whoever asked may have gone away.
-            let _ = asked.map(|asked| asked.send(outcome));
+            let _ = asker.map(|asker| asker.send(outcome.map_err(Unchanged::Bad)));
         }
         tracing::info!("stopping");
         running.stop().await;

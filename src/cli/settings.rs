@@ -112,9 +112,8 @@ pub fn load(args: &Args) -> anyhow::Result<Result<Settings, ExitCode>> {
     Ok(checked.settings(&args.machine)?.ok_or(ExitCode::from(EXIT_CONFIG)))
 }
 
-/// Reads them again; `Err` is all that is wrong, and nothing is printed.
-pub fn reload(args: &Args) -> Result<Settings, String> {
-    let checked = check(args.config_file.as_deref());
+/// What was read again, with the flags over it; `Err` is all that is wrong, and nothing is printed.
+pub fn again(checked: Checked, args: &Args) -> Result<Settings, String> {
     let complaints = checked.complaints();
     let settings = checked.settings(&args.machine).map_err(|error| format!("{error:#}"))?;
     let settings = settings.ok_or_else(|| complaints.clone())?;

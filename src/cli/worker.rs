@@ -1,7 +1,8 @@
-//! `longhaul worker files` and `longhaul worker gpus`: not for people; the main process starts it.
+//! `longhaul worker files`, `longhaul worker gpus` and `longhaul worker config FILE`: not for people; the main process starts it.
 
 use std::ffi::{CStr, OsString};
 use std::io::{BufReader, stdin, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::logging;
@@ -10,8 +11,11 @@ use super::logging;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which worker.
-    #[arg(value_parser = ["files", "gpus"])]
+    #[arg(value_parser = ["files", "gpus", "config"])]
     name: String,
+    /// What the last one reads.
+    #[arg(required_if_eq("name", "config"))]
+    file: Option<PathBuf>,
     #[command(flatten)]
     logging: logging::Args,
 }
@@ -23,15 +27,19 @@ impl Args {
         let (word, name) = (words.next()?, words.next()?);
         let name = ["files", "gpus"].into_iter().find(|known| name == *known)?;
         let logging = logging::Args { level: logging::Level::Info, format: logging::Format::Logfmt };
-        (word == "worker" && words.next().is_none()).then(|| Self { name: name.to_owned(), logging })
+        (word == "worker" && words.next().is_none()).then(|| Self { name: name.to_owned(), file: None, logging })
     }
 }
 
 /// Works until its standard input ends.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     logging::start_here(&args.logging);
-    match args.name.as_str() {
-        "gpus" => {
+    match (args.name.as_str(), &args.file) {
+        ("config", Some(file)) => {
+            show_as(c"longhaul-config");
+            super::reload::pass_on(file, stdout())?;
+        }
+        ("gpus", _) => {
             show_as(c"longhaul-gpus");
             crate::worker::gpus(BufReader::new(stdin()), stdout())?;
         }

@@ -45,6 +45,8 @@ pub struct Loaded {
     pub rule_files: Vec<PathBuf>,
     /// It says where Longhaul keeps its own state; else that depends on who runs it.
     pub names_storage: bool,
+    /// The file, where it is text: for whoever reads it for another process.
+    pub text: Option<String>,
 }
 
 impl Loaded {
@@ -52,7 +54,14 @@ impl Loaded {
         let (problems, warnings) = problems.finish();
         let (config, names_storage) = read.map_or((None, false), |read| (Some(read.config), read.names_storage));
         let rule_files = config.as_ref().map(|config| config.alerting.rule_files.clone()).unwrap_or_default();
-        Self { config: config.filter(|_| problems.is_empty()), problems, warnings, rule_files, names_storage }
+        Self {
+            config: config.filter(|_| problems.is_empty()),
+            problems,
+            warnings,
+            rule_files,
+            names_storage,
+            text: None,
+        }
     }
 
     /// No file at all.
@@ -63,6 +72,7 @@ impl Loaded {
             warnings: Vec::new(),
             rule_files: Vec::new(),
             names_storage: false,
+            text: None,
         }
     }
 
@@ -142,7 +152,7 @@ fn parse_bytes(bytes: &[u8], name: &str) -> Loaded {
         return refused(name, Place::default(), "is UTF-16: save it as UTF-8".into());
     }
     match std::str::from_utf8(bytes) {
-        Ok(text) => parse(text, name),
+        Ok(text) => Loaded { text: Some(text.to_owned()), ..parse(text, name) },
         Err(error) => {
             let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
             let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -18,10 +18,19 @@ use super::routes::{Answer, Reply, plain};
 pub const RELOAD: &str = "/-/reload";
 
 /// How a reload went: nothing, or why nothing changed.
-pub type Outcome = Result<(), String>;
+pub type Reloaded = Result<(), Unchanged>;
+
+/// Why a reload changed nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unchanged {
+    /// Another one is under way.
+    UnderWay,
+    /// What was read is not good, or could not be read.
+    Bad(String),
+}
 
 /// Whoever reloads takes these one by one.
-pub type Requests = mpsc::Receiver<oneshot::Sender<Outcome>>;
+pub type Requests = mpsc::Receiver<oneshot::Sender<Reloaded>>;
 
 /// Reloads at a time; more are told to come again.
 const WAITING: usize = 4;
@@ -29,7 +38,7 @@ const WAITING: usize = 4;
 /// What the server needs to have the configuration reloaded.
 #[derive(Debug)]
 pub struct Lifecycle {
-    requests: mpsc::Sender<oneshot::Sender<Outcome>>,
+    requests: mpsc::Sender<oneshot::Sender<Reloaded>>,
     hostname: Option<String>,
 }
 
@@ -93,10 +102,13 @@ pub(super) fn refuse(method: &Method, enabled: bool) -> Reply {
 }
 
 /// The answer once the reload is over.
-pub(super) async fn report(outcome: oneshot::Receiver<Outcome>) -> Reply {
+pub(super) async fn report(outcome: oneshot::Receiver<Reloaded>) -> Reply {
     match outcome.await {
         Ok(Ok(())) => plain(StatusCode::OK, "the configuration was reloaded\n"),
-        Ok(Err(reason)) => plain(
+        Ok(Err(Unchanged::UnderWay)) => {
+            plain(StatusCode::SERVICE_UNAVAILABLE, "a reload is under way; ask again once it has ended\n")
+        }
+        Ok(Err(Unchanged::Bad(reason))) => plain(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("the configuration was not reloaded, the one before stays in use:\n{reason}\n"),
         ),

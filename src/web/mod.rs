@@ -23,7 +23,7 @@ mod server;
 pub const SNAPSHOT: &str = "/api/v1/snapshot";
 
 pub use error::WebError;
-pub use lifecycle::Lifecycle;
+pub use lifecycle::{Lifecycle, Reloaded, Unchanged};
 pub use listen::{Bound, Listen, bind};
 pub use routes::State;
 pub use server::{serve, serve_over};

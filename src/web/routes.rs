@@ -107,7 +107,7 @@ pub enum Answer {
     /// At once.
     Now(Reply),
     /// When the configuration has been reloaded.
-    Reloading(oneshot::Receiver<lifecycle::Outcome>),
+    Reloading(oneshot::Receiver<lifecycle::Reloaded>),
     /// When the body is there and the silence is changed.
     Silencing(Arc<Silencer>, Wanted),
 }

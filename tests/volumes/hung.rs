@@ -6,12 +6,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::support::hangfs::{Call, HangFs};
-use super::support::sidecar::{LIMIT, Mounted, Scene, Sidecar, children_of, find, is_root, shell, without};
+use super::support::sidecar::{END, LIMIT, Mounted, Scene, Sidecar, children_of, find, is_root, shell, without};
 use super::support::smtp::{Options, Server};
-use super::support::{free_port, wait_for};
+use super::support::{ask, free_port, wait_for};
 use super::{of_volume, rules, until_firing, until_volume, waiting_threads};
 
 fn cannot_run() -> bool {
@@ -194,8 +195,8 @@ fn b02_b03_b04_two_of_ten_mounts_hang_and_all_else_goes_on_through_a_restart() {
 
     // SIGTERM ends it in time, its port is free, and the next one listens and mails.
     let mut process = sidecar.process;
-    process.signal(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(process.wait(super::support::sidecar::END), Some(0));
+    process.signal(Signal::SIGTERM);
+    assert_eq!(process.wait(END), Some(0));
     let next = scene.start_at(&config, &listen);
     assert_eq!(next.address, listen);
     for path in &hung {
@@ -214,4 +215,70 @@ fn b02_b03_b04_two_of_ten_mounts_hang_and_all_else_goes_on_through_a_restart() {
         until_volume(&next, "longhaul_volume_avail_bytes", path, |avail| avail == 1_024_000.0);
     }
     next.end();
+}
+
+/// A reload read its files in the main process, between everything else: until the file system answered, no signal did
+/// anything, SIGTERM neither, and then the kernel kept the process.
+#[test]
+fn a_reload_from_a_file_system_that_hangs_fails_in_time_and_holds_nothing_up() {
+    if cannot_run() {
+        return;
+    }
+    let post = |sidecar: &Sidecar| {
+        let request = "POST /-/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        ask(&sidecar.address, request).expect("an answer")
+    };
+    for call in [Call::Read, Call::Stat] {
+        let scene = Scene::new();
+        let folder = scene.path("fuse");
+        std::fs::create_dir(&folder).unwrap();
+        let log = scene.put("a.log", "Progress: 3/10 (0 errors), elapsed: 3s\n");
+        let good = format!("jobs: [{{job_name: a, progress: [{{log: {}}}]}}]\n", log.display());
+        let flags = ["--web.listen-address", "127.0.0.1:0", "--web.enable-lifecycle"];
+        let mut sidecar = scene.start_with(&good, &flags);
+        sidecar.until_done("a", 3.0);
+        // Dropped before the sidecar, so that a failure ends too.
+        let fuse = HangFs::mount(&folder);
+        fuse.hang_in(Some(call));
+        let config = scene.path("longhaul.yml");
+        if call == Call::Read {
+            std::fs::remove_file(&config).unwrap();
+            std::os::unix::fs::symlink(folder.join("run.log"), &config).unwrap();
+        } else {
+            scene.configure(&format!("{good}alerting: {{rule_files: [{}]}}\n", folder.join("run.log").display()));
+        }
+
+        sidecar.process.signal(Signal::SIGHUP);
+        wait_for("a process that reads it", LIMIT, || (children_of(sidecar.pid()).len() == 3).then_some(()));
+        let (status, said) = post(&sidecar);
+        assert!(status == 503 && said.contains("under way"), "{status} {said}");
+        // Everything else goes on.
+        scene.put("a.log", "Progress: 5/10 (0 errors), elapsed: 5s\n");
+        sidecar.until_done("a", 5.0);
+        sidecar.assert_scrape_is_fast();
+        sidecar.until_said("could not be read within 10 s");
+        sidecar.until_metric("longhaul_config_last_reload_successful", |successful| successful == 0.0);
+        // The kernel has it still: not one more.
+        let (status, said) = post(&sidecar);
+        assert!(status == 500 && said.contains("still hangs"), "{status} {said}");
+        assert_eq!(children_of(sidecar.pid()).len(), 3);
+
+        if call == Call::Read {
+            // It answers again, and so do reloads.
+            fuse.hang_in(None);
+            std::fs::remove_file(&config).unwrap();
+            scene.configure(&good);
+            wait_for("a reload", LIMIT, || (post(&sidecar).0 == 200).then_some(()));
+            fuse.hang_in(Some(call));
+            std::fs::remove_file(&config).unwrap();
+            std::os::unix::fs::symlink(folder.join("run.log"), &config).unwrap();
+            sidecar.process.signal(Signal::SIGHUP);
+            wait_for("another process", LIMIT, || (children_of(sidecar.pid()).len() == 3).then_some(()));
+            // A signal is remembered, since it gets no answer.
+            sidecar.process.signal(Signal::SIGHUP);
+            sidecar.until_said("another one follows it");
+        }
+        sidecar.process.signal(Signal::SIGTERM);
+        assert_eq!(sidecar.process.wait(END), Some(0), "{call:?}");
+    }
 }

@@ -31,7 +31,7 @@ use exit::Handle;
 use table::{Stat, Table};
 
 /// What the kernel calls Longhaul and its workers.
-const OURS: [&[u8]; 3] = [b"longhaul", b"longhaul-files", b"longhaul-gpus"];
+const OURS: [&[u8]; 4] = [b"longhaul", b"longhaul-files", b"longhaul-gpus", b"longhaul-config"];
 
 /// In one call of the kernel for so long is more than a slow disk.
 const BLOCKED_AFTER: Duration = Duration::from_secs(30);
