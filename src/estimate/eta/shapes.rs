@@ -2,19 +2,22 @@
 //!
 //! When five of a hundred have ended, the run itself says next to nothing of the other ninety-five. What is then known is
 //! that lengths of one kind of task lie around a typical one: few end early, and the longer an answer is already, the
-//! sooner it ends. So beside a constant hazard three lognormal shapes are tried as the *mean* around which the random walk
+//! sooner it ends. So beside a constant hazard lognormal shapes are tried as the *mean* around which the random walk
 //! of [`super::lengths`] moves. They are no more than that: with data the walk leaves them where they are wrong, and
 //! shapes that explain the data badly lose their weight.
 //!
-//! Only their rise is used. A lognormal's hazard falls again behind its bulk, and a walk around a falling hazard has
-//! tails that no run ever had: the upper ends of the intervals grew tenfold.
+//! Behind its bulk the hazard of a lognormal falls, and the wider it is the sooner. A walk around a hazard that stays lags
+//! behind one that keeps falling: the last bins, with a handful of answers each, are drawn up to the higher ones before them,
+//! and the tail gets too short. Forecasts for a lognormal with a deviation of 1.4 were 40 % short for most of a run, with the
+//! truth in one interval of six. How it goes on where the data end is not a shape's to say ([`super::beyond`]): a lognormal
+//! that goes on for ever has tails that no run ever had.
 
 use super::histogram::Bins;
 use crate::estimate::normal;
 
 /// Deviations of the logarithm of the length, with prior weights; none is a constant hazard.
-pub(super) const SHAPES: [(Option<f64>, f64); 4] =
-    [(None, 0.2), (Some(0.1), 0.15), (Some(0.45), 0.325), (Some(0.75), 0.325)];
+pub(super) const SHAPES: [(Option<f64>, f64); 5] =
+    [(None, 0.16), (Some(0.1), 0.12), (Some(0.45), 0.26), (Some(0.75), 0.26), (Some(1.1), 0.2)];
 
 /// Below the typical length one of these shares ends over a length that grows e times, whatever the shape says: refusals,
 /// which some tasks hardly have and others in one of six answers.
@@ -50,14 +53,7 @@ pub(super) fn fitted(bins: &Bins, deviation: f64) -> Vec<f64> {
         step /= 4.0;
     }
     let (_, middle, refusals) = best;
-    let mut most = f64::NEG_INFINITY;
-    places
-        .parts(middle, deviation)
-        .map(|part| {
-            most = most.max(part.hazard(refusals).ln());
-            most
-        })
-        .collect()
+    places.parts(middle, deviation).map(|part| part.hazard(refusals).ln()).collect()
 }
 
 /// Bins: the logarithm of where each ends, over how many e-folds it goes, and how wide it is.
@@ -109,14 +105,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hazard_of_the_normal_is_right_and_shapes_only_rise() {
+    fn the_hazard_of_the_normal_is_right_and_shapes_rise_to_their_bulk_and_fall_behind_it() {
         assert!((cumulative(0.0) - 2.0_f64.ln()).abs() < 1e-6);
         assert!((cumulative(5.000_1) - cumulative(4.999_9)).abs() < 0.05);
         let edges: Vec<f64> = (1..30).map(|bin| 4.0 * 1.4_f64.powi(bin)).collect();
         // A hundred that all ended between 700 and 1000 tokens.
         let events = edges.iter().map(|edge| if (700.0..1200.0).contains(edge) { 50.0 } else { 0.0 }).collect();
         let exposure = edges.iter().map(|edge| if *edge < 1200.0 { 25.0 * edge } else { 0.0 }).collect();
-        let logs = fitted(&Bins { edges, events, exposure }, 0.45);
-        assert!(logs.windows(2).all(|pair| pair[0] <= pair[1]) && logs.iter().all(|log| log.is_finite()));
+        let bins = Bins { edges, events, exposure };
+        let place = |length: f64| bins.edges.partition_point(|edge| *edge < length);
+        for deviation in SHAPES.into_iter().filter_map(|(deviation, _)| deviation) {
+            let logs = fitted(&bins, deviation);
+            assert!(logs.iter().all(|log| log.is_finite()), "{logs:?}");
+            assert!(logs[place(850.0)] > logs[place(300.0)], "{deviation}: {logs:?}");
+        }
+        let logs = fitted(&bins, 1.1);
+        assert!(logs[place(4000.0)] > logs[place(20_000.0)] + 0.3, "{logs:?}");
     }
 }
