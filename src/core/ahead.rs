@@ -164,7 +164,8 @@ impl World {
         // What lies below a vanished mount is not what the job has written.
         let moved = self.moved_output(job);
         let written = moved.clone().map_or_else(|| job.output_bytes(), Answer::unknown);
-        let per = |count: Option<f64>, missing: &'static str| match (&written, count.filter(|count| *count > 0.0)) {
+        let part = moved.clone().map_or_else(|| job.part_of_output(), Answer::unknown);
+        let per = |count: Option<f64>, missing: &'static str| match (&part, count.filter(|count| *count > 0.0)) {
             (Answer::Known(bytes), Some(count)) => Answer::Known(bytes / count),
             (Answer::Known(_), None) => Answer::unknown(missing),
             (Answer::Unknown { unknown }, _) => Answer::Unknown { unknown: unknown.clone() },
@@ -179,15 +180,17 @@ impl World {
             },
             bytes_per_item: per(job.settled(), "no item is done yet"),
             bytes_per_token: per(job.tokens_done(), "no source says how many tokens an item has"),
-            bytes_per_second: job.trend().written.read(at),
+            bytes_per_second: job.bytes_per_second(at),
             to_come: Answer::default(),
             basis: None,
         };
+        // Bytes in all are told of the path, whoever wrote them.
+        let so_far = if matches!(job.config.size, Some(OutputSize::TotalBytes(_))) { &written } else { &part };
         let (at_end, basis) = match moved {
             Some(reason) => (Answer::unknown(reason), None),
-            None => self.size_at_end(view, job, work, &written),
+            None => self.size_at_end(view, job, work, so_far),
         };
-        view.storage.to_come = match (&at_end, &written) {
+        view.storage.to_come = match (&at_end, so_far) {
             (Answer::Known(_), _) if view.ended_at.get().is_some() => Answer::Known(Bounds::only(0.0)),
             (Answer::Known(bytes), Answer::Known(already)) => Answer::Known(storage::to_come(*bytes, *already)),
             // Of an output that cannot be read its items tell how much is there.
@@ -198,7 +201,12 @@ impl World {
             (Answer::Unknown { unknown }, _) => Answer::Unknown { unknown: unknown.clone() },
         };
         view.storage.basis = basis;
-        view.projected_output_bytes = at_end;
+        view.projected_output_bytes = match (&written, view.storage.to_come.get()) {
+            (Answer::Known(written), Some(to_come)) if job.shares_output() => {
+                Answer::Known(to_come.map(|bytes| written + bytes))
+            }
+            _ => at_end,
+        };
         view.output_bytes = written;
     }
 

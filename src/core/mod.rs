@@ -12,6 +12,7 @@ pub mod histories;
 pub mod jobs;
 pub mod merge;
 mod message;
+mod owners;
 mod process;
 mod room;
 mod roster;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::room::Outputs;
+use super::owners::Outputs;
 use crate::config::WatchedVolume;
 use crate::estimate::fill::Fill;
 use crate::model::snapshot::{PathView, RoomView, VolumeView};

@@ -355,7 +355,7 @@ impl World {
                     ended: unix(ended),
                     items: job.settled().unwrap_or(0.0),
                     tokens: job.tokens_done(),
-                    bytes: job.output_bytes().get(),
+                    bytes: job.part_of_output().get(),
                 };
                 let (ended, news) = (outcome.ended, self.ledger.finish(&name, outcome));
                 if news && let Some(lesson) = job.lesson() {

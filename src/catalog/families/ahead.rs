@@ -16,7 +16,8 @@ pub(super) static ROWS: &[Family] = &[
         kind: Gauge,
         labels: &["job_name", "bound"],
         help: "Bytes that the job will still write: longhaul_job_projected_output_bytes less longhaul_job_output_bytes. For a \
-               job that has not started, its configured size or that of its earlier runs.",
+               job that has not started, its configured size or that of its earlier runs. What other jobs write to the same \
+               path is not in it.",
         read: |snapshot, out| per_bound(snapshot, out, |job| &job.storage.to_come),
     },
     Family {
@@ -30,14 +31,15 @@ pub(super) static ROWS: &[Family] = &[
         name: "longhaul_job_output_bytes_per_second",
         kind: Gauge,
         labels: &["job_name"],
-        help: "Bytes that the job writes per second, over the last minutes.",
+        help: "Bytes that the job writes per second, over the last minutes: its part by items where other jobs write to the \
+               same path. Absent after the end.",
         read: |snapshot, out| per_job(snapshot, out, |job| job.storage.bytes_per_second.get()),
     },
     Family {
         name: "longhaul_job_bytes_per_item",
         kind: Gauge,
         labels: &["job_name"],
-        help: "Bytes of output so far for each item done or failed.",
+        help: "Bytes of output so far for each item done or failed, of all jobs that write to the path at the same time.",
         read: |snapshot, out| per_job(snapshot, out, |job| job.storage.bytes_per_item.get()),
     },
     Family {

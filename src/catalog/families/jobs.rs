@@ -351,7 +351,7 @@ pub(super) static ROWS: &[Family] = &[
     per_job!(
         "longhaul_job_output_bytes",
         "Bytes of all files under the job's output paths, by allocated blocks, without those of other jobs' output paths \
-         below them.",
+         below them. Of a path that several jobs name each has all of them.",
         output_bytes
     ),
     Family {

@@ -25,7 +25,7 @@ const STEPS: u64 = 1000;
 /// After its end, an output that has lost so much of itself is that of a new run.
 const ANEW: f64 = 0.5;
 
-/// The output of a run that nobody counts.
+/// The output of a run; all but the last is of one that nobody counts.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Written {
@@ -34,6 +34,8 @@ pub(super) struct Written {
     /// When these were counted.
     at: Option<Time>,
     made: Option<(Bounds, Time)>,
+    /// How much of it is the job's own work, where other jobs name its paths too.
+    part: Option<Answer<f64>>,
 }
 
 impl Written {
@@ -91,9 +93,13 @@ impl Job {
             .filter(|home| home.id != now.id && (&home.device, &home.mountpoint) != (&now.device, &now.mountpoint))
     }
 
-    /// Of each output path, the bytes that no other output below it has.
-    pub fn wrote(&mut self, own: Vec<Option<f64>>, at: Time) {
+    /// Of each output path, the bytes that no other output below it has. `part` is how much of all of them is its own work,
+    /// where other jobs name its paths too; who has ended keeps the part of then.
+    pub fn wrote(&mut self, own: Vec<Option<f64>>, part: Option<Answer<f64>>, at: Time) {
         self.own = own;
+        if self.run.ended.is_none() {
+            self.run.written.part = part;
+        }
         if let Answer::Known(bytes) = self.output_bytes() {
             self.run.trend.written.record(bytes, at);
             if self.is_uncounted() && self.measured_at > self.run.written.at {
@@ -135,6 +141,30 @@ impl Job {
             }
         }
         Answer::Known(sum)
+    }
+
+    /// Whether other jobs name its paths too.
+    pub fn shares_output(&self) -> bool {
+        self.run.written.part.is_some()
+    }
+
+    /// Bytes under its output paths that are its own work.
+    pub fn part_of_output(&self) -> Answer<f64> {
+        let bytes = self.output_bytes();
+        match &self.run.written.part {
+            None => bytes,
+            Some(part) => bytes.and_then(|bytes| part.clone().map(|part| bytes * part)),
+        }
+    }
+
+    /// How fast it writes.
+    pub fn bytes_per_second(&self, now: Time) -> Answer<f64> {
+        if self.run.ended.is_some() {
+            // Who writes there now is another one.
+            return Answer::unknown("the job has ended");
+        }
+        let part = self.run.written.part.clone().unwrap_or(Answer::Known(1.0));
+        part.and_then(|part| self.run.trend.written.read(now).map(|rate| rate * part))
     }
 
     #[allow(clippy::cast_precision_loss)]

@@ -154,7 +154,7 @@ fn look(job: &mut Job, bytes: f64, second: f64) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bytes = Some(bytes as u64);
     job.measured(&[output(None, bytes)], |_| None, at(second));
-    job.wrote(Vec::new(), at(second));
+    job.wrote(Vec::new(), None, at(second));
     job.tick(None, at(second));
 }
 
@@ -196,7 +196,7 @@ fn only_what_was_counted_is_growth_and_is_looked_at() {
     let counted = |job: &mut Job, bytes: f64, counted_at: f64, second: f64| {
         let reading = OutputReading { counted_at: Some(at(counted_at)), ..output(None, Some(bytes as u64)) };
         job.measured(&[reading], |_| None, at(second));
-        job.wrote(Vec::new(), at(second));
+        job.wrote(Vec::new(), None, at(second));
         job.tick(None, at(second));
     };
     // A pass every half a minute, repeated at each poll.
