@@ -204,7 +204,13 @@ fn outputs(map: &Map<'_>, problems: &mut Problems) -> Vec<Output> {
             // A symbolic link can lead there, so it is no problem.
             output.warning("expect_mount", problems, "the path is not below it, unless a symbolic link leads there");
         }
-        outputs.extend(path.map(|path| Output { path, expect_mount }));
+        let Some(path) = path else { continue };
+        if outputs.iter().any(|known: &Output| known.path == path) {
+            // A path is a label: twice the same would be one series with two values.
+            output.warning("path", problems, "the job names this path already, so this entry is left out");
+            continue;
+        }
+        outputs.push(Output { path, expect_mount });
     }
     outputs
 }
