@@ -127,6 +127,7 @@ impl World {
         self.roster.resume(Jobs { configured: known(before.configured), drop_ins: known(before.drop_ins) });
         self.engines.resume(before.engines, &self.config);
         self.volumes.resume(before.volumes);
+        self.volumes.reconfigure(&self.config.volumes);
         let expected = self.expected_sources();
         self.sources.resume(before.sources, |source| expected.contains(source));
         true

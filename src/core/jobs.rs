@@ -170,14 +170,7 @@ impl Job {
         }
         self.readings.retain(|source, _| kept.contains(source));
         self.run.taken.retain(|source, _| kept.contains(source));
-        if config.outputs != self.config.outputs {
-            if self.is_uncounted() {
-                // Growth of another folder is none of this one.
-                (self.run, self.measured_at) = (Run::new(&config, self.patience), None);
-            }
-            self.outputs.clear();
-            self.own.clear();
-        }
+        self.reconfigure_outputs(&config);
         let estimated_the_same = settings(&config) == settings(&self.config) && config.engines == self.config.engines;
         if !estimated_the_same {
             self.run.eta = Eta::new(settings(&config));

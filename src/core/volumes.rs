@@ -3,6 +3,7 @@
 mod doubt;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -125,7 +126,13 @@ impl Volumes {
         self.by_id.values_mut().for_each(|volume| volume.before = true);
     }
 
-    /// Other paths may be configured now; where they are is said again soon.
+    /// Other paths are configured now: where those are that stay is known, as long as nobody says otherwise.
+    pub fn reconfigure(&mut self, configured: &[WatchedVolume]) {
+        let stays = |reading: &PathReading| configured.iter().any(|wanted| is_of(reading, wanted));
+        self.paths.iter_mut().for_each(|paths| paths.retain(stays));
+    }
+
+    /// Volumes may have other numbers than when somebody said where the paths are.
     pub fn forget_paths(&mut self) {
         self.paths = None;
     }
@@ -208,7 +215,7 @@ impl Volumes {
             .iter()
             .map(|wanted| {
                 let path = wanted.path.to_string_lossy().into_owned();
-                let reading = self.paths.as_ref().and_then(|paths| paths.iter().find(|reading| reading.path == path));
+                let reading = self.paths.iter().flatten().find(|reading| is_of(reading, wanted));
                 let present = reading.map(|reading| {
                     // A path that must exist and has lost its mount is on the volume above it: present, and wrong.
                     reading.reason.is_none() && (!wanted.must_exist || reading.is_mountpoint)
@@ -233,9 +240,8 @@ impl Volumes {
     /// The largest `min_avail` of the configured paths on this volume, else what cannot be written on with.
     fn min_avail(&self, id: &VolumeId, configured: &[WatchedVolume]) -> u64 {
         let on_it = |wanted: &&WatchedVolume| {
-            self.paths.iter().flatten().any(|reading| {
-                reading.volume.as_ref() == Some(id) && std::path::Path::new(&reading.path) == wanted.path
-            })
+            let mut readings = self.paths.iter().flatten();
+            readings.any(|reading| reading.volume.as_ref() == Some(id) && is_of(reading, wanted))
         };
         let default = || full_at(self.by_id.get(id).and_then(|volume| volume.doubt.size()).unwrap_or(0));
         configured.iter().filter(on_it).filter_map(|wanted| wanted.min_avail).max().unwrap_or_else(default)
@@ -259,6 +265,11 @@ impl Volume {
         self.space = Some(space);
         self.failure = None;
     }
+}
+
+/// By components: with another spelling it is the same path.
+fn is_of(reading: &PathReading, wanted: &WatchedVolume) -> bool {
+    Path::new(&reading.path) == wanted.path
 }
 
 /// What the history of a volume says; the rest follows from the jobs.

@@ -79,7 +79,7 @@ impl World {
         let config = Arc::clone(&self.config);
         let gone_engines = self.engines.reconfigure(&before, &config);
         self.roster.reconfigure(&config.jobs, config.poll_interval);
-        self.volumes.forget_paths();
+        self.volumes.reconfigure(&config.volumes);
         let kept = sources_of(&config);
         let mut gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
         gone.extend(gone_engines.iter().map(SourceId::engine));

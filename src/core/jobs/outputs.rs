@@ -4,13 +4,15 @@
 //! bytes where its configuration says how many there will be (`total_bytes`). A size that was calculated from another job
 //! is never so exact that it could tell the end, and a job that only writes and has no known end cannot stand still.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Job, Run};
-use crate::config::OutputSize;
+use crate::config::{self, OutputSize};
 use crate::estimate::eta::{Bytes, Forecast};
+use crate::estimate::pace::Pace;
 use crate::model::job::OutputReading;
 use crate::model::snapshot::EstimateMode;
 use crate::model::volume::Mount;
@@ -52,6 +54,37 @@ impl Job {
         self.own.clear();
     }
 
+    /// Other output paths are configured now. What was measured of those that stay holds; the others are not measured yet.
+    pub(super) fn reconfigure_outputs(&mut self, config: &config::Job) {
+        if config.outputs == self.config.outputs {
+            return;
+        }
+        if !paths(config).eq(paths(&self.config)) {
+            // Growth of another folder is none of this one.
+            self.run.trend.written = Pace::default();
+            if self.is_uncounted() {
+                (self.run, self.measured_at) = (Run::new(config, self.patience), None);
+            }
+        }
+        let before = std::mem::take(&mut self.outputs);
+        let measured = |output: &config::Output| {
+            let reading = before.iter().find(|reading| Path::new(&reading.path) == output.path)?;
+            let on_expected_mount = reading.on_expected_mount.filter(|_| self.config.outputs.contains(output));
+            Some(OutputReading { on_expected_mount, ..reading.clone() })
+        };
+        let outputs: Vec<_> = config.outputs.iter().map(|output| (output, measured(output))).collect();
+        self.run.homes.retain(|path, _| paths(config).any(|stays| stays == Path::new(path)));
+        self.own.clear();
+        if outputs.iter().any(|(_, measured)| measured.is_some()) {
+            let not_yet = |output: &config::Output| OutputReading {
+                path: output.path.to_string_lossy().into_owned(),
+                ..OutputReading::default()
+            };
+            self.outputs =
+                outputs.into_iter().map(|(output, measured)| measured.unwrap_or_else(|| not_yet(output))).collect();
+        }
+    }
+
     /// The output paths were measured; `mount` knows the volumes.
     pub fn measured<'a>(
         &mut self,
@@ -62,8 +95,10 @@ impl Job {
         self.outputs = outputs.to_vec();
         self.unmeasured = None;
         for output in outputs.iter().filter(|output| output.bytes.is_some()) {
-            if let Some(mount) = output.volume.as_ref().and_then(&mount) {
-                self.run.homes.entry(output.path.clone()).or_insert_with(|| mount.clone());
+            if let Some(mount) = output.volume.as_ref().and_then(&mount)
+                && self.home(output).is_none()
+            {
+                self.run.homes.insert(output.path.clone(), mount.clone());
             }
         }
         // What does not answer was not looked at, and a number that is repeated until the next pass is of the last one.
@@ -87,10 +122,14 @@ impl Job {
     /// The volume on which an output path was first there in this run, when it is on another one now: its mount
     /// vanished, or something was mounted over it. A volume that was mounted anew may have another number.
     pub fn moved_from(&self, output: &OutputReading, now: &Mount) -> Option<&Mount> {
-        self.run
-            .homes
-            .get(&output.path)
+        self.home(output)
             .filter(|home| home.id != now.id && (&home.device, &home.mountpoint) != (&now.device, &now.mountpoint))
+    }
+
+    /// However its path is spelled.
+    fn home(&self, output: &OutputReading) -> Option<&Mount> {
+        let path = Path::new(&output.path);
+        self.run.homes.iter().find(|(known, _)| Path::new(known) == path).map(|(_, home)| home)
     }
 
     /// Of each output path, the bytes that no other output below it has. `part` is how much of all of them is its own work,
@@ -240,4 +279,8 @@ impl Job {
         });
         Answer::from_option(forecast, "its output has hardly grown yet")
     }
+}
+
+fn paths(job: &config::Job) -> impl Iterator<Item = &Path> {
+    job.outputs.iter().map(|output| output.path.as_path())
 }

@@ -115,6 +115,74 @@ fn b76_the_configured_total_makes_an_eta_where_the_log_has_none() {
     assert_eq!(job.forecast(at(200.0)).known().unwrap().seconds.mid, 200.0);
 }
 
+/// A reload with one more path forgot all of them: alerts about a path ended, and waited anew.
+#[test]
+fn a_reload_forgets_of_outputs_only_those_that_left_the_configuration() {
+    let to = |job: Job, outputs: &[(&str, Option<&str>)]| {
+        let output = |&(path, mount): &(&str, Option<&str>)| config::Output {
+            path: path.into(),
+            expect_mount: mount.map(Into::into),
+        };
+        let config = config::Job { outputs: outputs.iter().map(output).collect(), ..job.config.clone() };
+        job.reconfigured(config, Duration::from_secs(60))
+    };
+    let mount = |id: &str| Mount {
+        id: VolumeId::new(id),
+        device: id.into(),
+        fstype: "nfs4".into(),
+        mountpoint: id.into(),
+        readonly: false,
+    };
+    let reading =
+        |id: &str| OutputReading { on_expected_mount: Some(false), ..output(Some(VolumeId::new(id)), Some(7)) };
+    let (home, other) = (mount("0:51"), mount("8:1"));
+    let mut job = to(job(), &[("/data/out", Some("/data"))]);
+    job.measured(&[reading("0:51")], |_| Some(&home), at(1.0));
+    // Its mount vanishes: it has moved, and is not where it should be.
+    job.measured(&[reading("8:1")], |_| Some(&other), at(2.0));
+    let moved = |job: &Job| job.moved_from(&job.outputs()[0], &other).cloned();
+    assert_eq!(moved(&job), Some(home.clone()));
+    assert_eq!(job.output_bytes().get(), Some(7.0));
+
+    let job = to(job, &[("/data/./out/", Some("/data")), ("/more", None)]);
+    assert_eq!((moved(&job), job.outputs()[0].on_expected_mount), (Some(home.clone()), Some(false)));
+    assert_eq!(job.output_bytes().reason(), Some("/more: not measured yet"), "half a sum is none");
+    // Where it should be is another question than where it is.
+    let job = to(job, &[("/data/out", None)]);
+    assert_eq!((moved(&job), job.outputs()[0].on_expected_mount), (Some(home.clone()), None));
+    assert_eq!(job.output_bytes().get(), Some(7.0));
+    // Who comes back has no past.
+    let mut job = to(to(job, &[("/more", None)]), &[("/data/out", None)]);
+    assert_eq!(job.output_bytes().reason(), Some("the output paths have not been measured yet"));
+    job.measured(&[reading("8:1")], |_| Some(&other), at(3.0));
+    assert_eq!(moved(&job), None);
+}
+
+/// It was a pace of hundreds of megabytes a second, for minutes.
+#[test]
+fn bytes_of_a_folder_that_is_configured_later_were_not_written_then() {
+    let mut job = job();
+    let look = |job: &mut Job, folders: &[u32], now: f64| {
+        let outputs: Vec<_> = folders.iter().map(|folder| output(None, Some(u64::from(*folder)))).collect();
+        job.measured(&outputs, |_| None, at(now));
+        job.wrote(folders.iter().map(|folder| Some(f64::from(*folder))).collect(), None, at(now));
+    };
+    for second in 0..60_u32 {
+        look(&mut job, &[second * 1000], f64::from(second));
+    }
+    assert_eq!(job.bytes_per_second(at(59.0)).get(), Some(1000.0));
+    let mut outputs = job.config.outputs.clone();
+    outputs.push(config::Output { path: "/more".into(), expect_mount: None });
+    let config = config::Job { outputs, ..job.config.clone() };
+    let mut job = job.reconfigured(config, Duration::from_secs(60));
+    for second in 60..120_u32 {
+        look(&mut job, &[second * 1000, 900_000_000], f64::from(second));
+        let rate = job.bytes_per_second(at(f64::from(second))).get();
+        assert!(rate.is_none_or(|rate| rate < 1001.0), "{rate:?}");
+    }
+    assert_eq!(job.bytes_per_second(at(119.0)).get(), Some(1000.0));
+}
+
 /// influxdata/telegraf#16871: a mount that vanished is not an emptier disk.
 #[test]
 fn b16_an_output_has_a_home_and_a_volume_that_was_mounted_anew_is_the_same() {

@@ -1,9 +1,10 @@
 //! What the world says of itself; of jobs, engines and volumes their own tests speak.
 
 use super::*;
+use crate::core::{Core, Histories};
 use crate::model::gpu::{GpuInventory, GpuListed, GpuReading};
-use crate::model::snapshot::{JobState, StallCause};
-use crate::model::volume::{Mount, Space};
+use crate::model::snapshot::{AlertState, JobState, StallCause};
+use crate::model::volume::{Mount, PathReading, Space};
 use crate::model::{FailureKind, GpuId, WorkerName};
 
 #[test]
@@ -19,6 +20,83 @@ fn a_way_out_that_failed_is_not_tried_yet_after_a_reload() {
     world.reconfigure(Arc::new(Config::default()), "here:1".to_owned());
     let after = email(&mut world);
     assert_eq!((after.reason, after.failed[&FailureKind::Refused]), (None, 1), "and counters never fall");
+}
+
+/// `VolumeMissing` ended at each reload and waited anew, and below its `min_avail` a volume was not full for some ticks.
+#[test]
+fn a_reload_forgets_of_paths_only_those_that_left_the_configuration() {
+    let config = |volumes: &str| {
+        let loaded = crate::config::parse(&format!("volumes: [{volumes}]"), "test");
+        Arc::new(loaded.config.unwrap())
+    };
+    let (data, both) =
+        ("{path: /data, must_exist: true, min_avail: 5GB}", "{path: /data/, min_avail: 5GB}, {path: /b}");
+    let at = Time::from_seconds(1e9);
+    let mut world = World::new(config(&format!("{data}, {{path: /b}}")), "here:1".to_owned(), at);
+    let see = |world: &mut World, source: SourceId, fact| world.observe(&Observation { at, source, took: None, fact });
+    let id = VolumeId::new("8:1");
+    let mount = Mount {
+        id: id.clone(),
+        device: "/dev/sda1".into(),
+        fstype: "ext4".into(),
+        mountpoint: "/".into(),
+        readonly: false,
+    };
+    let reading =
+        |path: &str| PathReading { path: path.into(), volume: Some(id.clone()), is_mountpoint: false, reason: None };
+    see(&mut world, SourceId::mounts(), Fact::Mounts { mounts: vec![mount] });
+    let space = Space { size: 1 << 40, avail: 1 << 39, files: 0, files_free: 0 };
+    see(&mut world, SourceId::volume("/"), Fact::Space { volume: id.clone(), space });
+    see(&mut world, SourceId::paths(), Fact::Paths { paths: vec![reading("/data"), reading("/b")] });
+    let shown = |world: &mut World| {
+        let snapshot = see(world, SourceId::own(), Fact::Tick).unwrap();
+        let present: Vec<_> = snapshot.paths.iter().map(|view| view.present.get()).collect();
+        (present, snapshot.volumes[0].min_avail)
+    };
+    assert_eq!(shown(&mut world), (vec![Some(false), Some(true)], 5e9));
+    world.reconfigure(config(data), "here:1".to_owned());
+    assert_eq!(shown(&mut world), (vec![Some(false)], 5e9));
+    // Another spelling is no other path, and one that was away is looked at anew.
+    world.reconfigure(config(both), "here:1".to_owned());
+    assert_eq!(shown(&mut world), (vec![Some(true), None], 5e9));
+    // After a boot numbers of volumes may have changed.
+    let mut kept: Histories = serde_json::from_value(serde_json::to_value(world.histories(Some(at))).unwrap()).unwrap();
+    let resumed = |kept: Histories| {
+        let mut world = World::new(config(data), "here:1".to_owned(), at);
+        assert!(world.resume(kept));
+        shown(&mut world).0
+    };
+    let again = serde_json::from_value(serde_json::to_value(world.histories(Some(at))).unwrap()).unwrap();
+    assert_eq!(resumed(again), [Some(false)]);
+    kept.after_a_boot();
+    assert_eq!(resumed(kept), [None]);
+}
+
+#[test]
+fn an_alert_about_a_path_that_stays_fires_through_a_reload() {
+    let config = crate::config::parse("volumes: [{path: /data, must_exist: true}]", "test").config.unwrap();
+    let (config, at) = (Arc::new(config), |second: u32| Time::from_seconds(1e9 + f64::from(second)));
+    let (name, text) = crate::alerts::EMBEDDED;
+    let rules = || crate::alerts::Rules::parse(&[(name.to_owned(), text.to_owned())]).unwrap();
+    let zone = jiff::tz::TimeZone::UTC;
+    let mut core = Core::new(Arc::clone(&config), rules(), "here:1".into(), zone, at(0), crate::core::State::default());
+    let see = |core: &mut Core, fact, second| {
+        core.observe(&Observation { at: at(second), source: SourceId::paths(), took: None, fact })
+    };
+    let firing = |core: &mut Core, second| {
+        let alerts = see(core, Fact::Tick, second).unwrap().snapshot.alerts;
+        alerts.iter().filter(|alert| alert.name == "VolumeMissing" && alert.state == AlertState::Firing).count()
+    };
+    let gone = PathReading {
+        path: "/data".into(),
+        volume: None,
+        is_mountpoint: false,
+        reason: Some("it is not there".into()),
+    };
+    see(&mut core, Fact::Paths { paths: vec![gone] }, 0);
+    assert_eq!((0..=300).map(|second| firing(&mut core, second)).last(), Some(1));
+    core.reconfigure(config, rules(), "here:1".into());
+    assert_eq!((301..=310).map(|second| firing(&mut core, second)).min(), Some(1));
 }
 
 /// A worker that dies at each start tells of no failure, so nobody did, and its last values stood for ever.
