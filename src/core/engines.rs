@@ -21,7 +21,7 @@ use crate::model::snapshot::{EngineState, EngineView, ModelView};
 use crate::model::{Answer, EngineName, Failure, FailureKind, Time};
 use crate::text;
 
-pub use all::Engines;
+pub use all::{Changes, Engines};
 use rank::{Ended, Rank};
 use restarts::{Restarts, Verdict};
 

@@ -175,6 +175,7 @@ impl Job {
         if !estimated_the_same {
             self.run.eta = Eta::new(settings(&config));
             self.run.trend = Trend::default();
+            self.run.moves.engines_changed();
         }
         self.patience = patience(poll_interval);
         self.config = config;
@@ -248,6 +249,13 @@ impl Job {
     pub fn engine_down(&mut self) {
         self.run.eta.engine_down();
         self.run.trend.engine_down();
+    }
+
+    /// Some of its engines are others than before, or there are more or fewer.
+    pub fn engines_changed(&mut self) {
+        self.run.eta.engines_changed();
+        self.run.trend.engine_down();
+        self.run.moves.engines_changed();
     }
 
     /// Whether what it needs is not there yet: an engine that has not answered, a job before it that goes on. With nothing

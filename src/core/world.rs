@@ -16,7 +16,7 @@ use crate::model::snapshot::{
 };
 use crate::model::{Answer, EngineName, Failure, JobName, SourceId, Time, VolumeId};
 
-use super::engines::{Engine, Engines};
+use super::engines::{Changes, Engine, Engines};
 use super::gpus::Gpus;
 use super::jobs::Job;
 use super::message;
@@ -77,12 +77,13 @@ impl World {
         let before = std::mem::replace(&mut self.config, config);
         self.instance = instance;
         let config = Arc::clone(&self.config);
-        let gone_engines = self.engines.reconfigure(&before, &config);
+        let changes = self.engines.reconfigure(&before, &config);
         self.roster.reconfigure(&config.jobs, config.poll_interval);
+        self.tell_jobs(&changes);
         self.volumes.reconfigure(&config.volumes);
         let kept = sources_of(&config);
         let mut gone: BTreeSet<SourceId> = sources_of(&before).difference(&kept).cloned().collect();
-        gone.extend(gone_engines.iter().map(SourceId::engine));
+        gone.extend(changes.gone.iter().map(SourceId::engine));
         self.sources.retain(|source| !gone.contains(source));
         // A way out that failed may be mended by this, or not be used any more: the next attempt says so.
         self.integrations.values_mut().for_each(|integration| integration.reason = None);
@@ -269,17 +270,19 @@ impl World {
         (took, at): (Option<u64>, Time),
     ) {
         let Some(pool) = self.config.pools.iter().find(|pool| pool.name == *name) else { return };
-        let gone = self.engines.retarget(pool, targets);
-        self.sources.retain(|source| !gone.iter().any(|engine| SourceId::engine(engine) == *source));
-        if !gone.is_empty() {
-            // What they had generated is not part of the sum any more.
-            let of_pool = |job: &&mut Job| job.config.engines.contains(name);
-            self.roster.all_mut().filter(of_pool).for_each(Job::engine_down);
-        }
+        let changes = self.engines.retarget(pool, targets);
+        self.sources.retain(|source| !changes.gone.iter().any(|engine| SourceId::engine(engine) == *source));
+        self.tell_jobs(&changes);
         match failure {
             None => self.sources.succeeded(&SourceId::pool(name), took, at),
             Some(failure) => self.sources.failed(&SourceId::pool(name), took, failure),
         }
+    }
+
+    /// What engines had generated that left, and what those had that came, are no steps of a job's sums.
+    fn tell_jobs(&mut self, changes: &Changes) {
+        let its = |job: &&mut Job| job.config.engines.iter().any(|name| changes.named.contains(name));
+        self.roster.all_mut().filter(its).for_each(Job::engines_changed);
     }
 
     fn failed(&mut self, source: &SourceId, took: Option<u64>, failure: &Failure) {

@@ -453,6 +453,21 @@ impl Eta {
     pub fn unwatched(&mut self, gap: Duration) {
         self.plain.unwatched(gap);
         self.items.unwatched(gap);
+        self.follow_anew();
+        self.made = None;
+        self.changed = true;
+    }
+
+    /// Other engines work for the job: what those had counted that came, or that are gone, is nothing that happened now.
+    pub fn engines_changed(&mut self) {
+        self.share.skip();
+        self.standstill.begin_anew();
+        self.scraped_at = None;
+        self.follow_anew();
+    }
+
+    /// Those in flight are accounted for from the next scrape on.
+    fn follow_anew(&mut self) {
         self.followed |= self.flight.last().is_some();
         self.flight = Flight::default();
         if let Some(spare) = &mut self.spare {
@@ -463,8 +478,6 @@ impl Eta {
         (self.told_since, self.lag) = (0.0, Lag::default());
         self.finished_at.clear();
         self.engine_down();
-        self.made = None;
-        self.changed = true;
     }
 
     /// Makes a new forecast if there is reason to, for a job of `total` items. Answers with the steps that it took, of which

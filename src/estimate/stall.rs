@@ -95,6 +95,11 @@ impl Stall {
         };
     }
 
+    /// Other engines from here on: that their tokens are other ones is no movement.
+    pub const fn engines_changed(&mut self) {
+        self.counts.engine_tokens = None;
+    }
+
     /// What passed without movement is explained: patience begins anew.
     pub fn excuse(&mut self) {
         if let Some((moved, looked)) = self.last_moved.zip(self.looked_at) {

@@ -2,7 +2,7 @@
 //!
 //! Separate from the single engine because here engines come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +22,24 @@ pub struct Engines {
     remembered: BTreeMap<EngineName, Time>,
 }
 
+/// What became of engines.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Those that are not there any more.
+    pub gone: Vec<EngineName>,
+    /// Those that went, came, or are others under the same name: as jobs name them, so by their pools as well.
+    pub named: BTreeSet<EngineName>,
+}
+
 impl Engines {
     /// Those of the configuration.
     pub fn new(config: &config::Config) -> Self {
         Self { all: config.engines.iter().map(Engine::new).collect(), remembered: BTreeMap::new() }
     }
 
-    /// Another configuration: what is in both goes on. Answers with the names of those that are gone.
-    pub fn reconfigure(&mut self, before: &config::Config, config: &config::Config) -> Vec<EngineName> {
+    /// Another configuration: what is in both goes on.
+    pub fn reconfigure(&mut self, before: &config::Config, config: &config::Config) -> Changes {
         let mut known = std::mem::take(&mut self.all);
-        let names: Vec<EngineName> = known.iter().map(|engine| engine.name.clone()).collect();
         for engine in &config.engines {
             let stays = before.engines.iter().any(|other| other.is_recorded_as(engine));
             let same = |known: &Engine| stays && known.pool.is_none() && known.name == engine.name;
@@ -41,9 +49,23 @@ impl Engines {
         // The targets of a pool that is another one come with the next look at its files.
         let stays = |pool: &config::Pool| config.pools.contains(pool);
         let pools: Vec<&EngineName> = before.pools.iter().filter(|pool| stays(pool)).map(|pool| &pool.name).collect();
-        self.all
-            .extend(known.into_iter().filter(|engine| engine.pool.as_ref().is_some_and(|pool| pools.contains(&pool))));
-        names.into_iter().filter(|name| !self.all.iter().any(|engine| engine.name == *name)).collect()
+        let (stay, go) = known
+            .into_iter()
+            .partition::<Vec<_>, _>(|engine| engine.pool.as_ref().is_some_and(|pool| pools.contains(&pool)));
+        self.all.extend(stay);
+        // One that is new under a name of its own is named by jobs that begin anew with it.
+        self.changes(&go, Vec::new())
+    }
+
+    /// `went` are not among us any more, unless there are others of that name, and `came` are new.
+    fn changes(&self, went: &[Engine], came: Vec<EngineName>) -> Changes {
+        let missing = |name: &&EngineName| !self.all.iter().any(|other| other.name == **name);
+        let names = || went.iter().map(|engine| &engine.name);
+        let pools = went.iter().filter_map(|engine| engine.pool.as_ref());
+        Changes {
+            gone: names().filter(missing).cloned().collect(),
+            named: names().chain(pools).cloned().chain(came).collect(),
+        }
     }
 
     /// Goes on with what an earlier run of ours knew of those that are still what they were, and of the targets of
@@ -86,8 +108,8 @@ impl Engines {
         })
     }
 
-    /// The targets of a pool, all of them; who is not among them any more is gone. Answers with the names of those.
-    pub fn retarget(&mut self, pool: &config::Pool, targets: &[Target]) -> Vec<EngineName> {
+    /// The targets of a pool, all of them; who is not among them any more is gone.
+    pub fn retarget(&mut self, pool: &config::Pool, targets: &[Target]) -> Changes {
         let is_target = |engine: &Engine| {
             targets.iter().any(|target| target.engine == engine.name && shown_url(&target.url) == engine.url)
         };
@@ -95,6 +117,7 @@ impl Engines {
             .into_iter()
             .partition::<Vec<_>, _>(|engine| engine.pool.as_ref() != Some(&pool.name) || is_target(engine));
         self.all = kept;
+        let mut came = Vec::new();
         for target in targets {
             if self.all.iter().any(|engine| engine.name == target.engine) {
                 continue;
@@ -104,9 +127,9 @@ impl Engines {
                 engine.answered_before(at);
             }
             self.all.push(engine);
+            came.extend([target.engine.clone(), pool.name.clone()]);
         }
-        let missing = |engine: &Engine| !self.all.iter().any(|other| other.name == engine.name);
-        gone.iter().filter(|engine| missing(engine)).map(|engine| engine.name.clone()).collect()
+        self.changes(&gone, came)
     }
 
     /// Goes on with what an earlier run knew.

@@ -63,6 +63,16 @@ fn tick(world: &mut World, second: f64) -> Snapshot {
 const ONE: &str = "engines: [{name: e, url: 'http://127.0.0.1:8000/metrics'}]\njobs_dir: null\n\
     jobs: [{job_name: j, engines: [e], progress: [{log: /l}]}]\n";
 
+const POOL: &str = "engines: [{name: pool, file_sd: [/e/*.json]}]\njobs_dir: null\n\
+    jobs: [{job_name: j, engines: [pool], progress: [{log: /l}]}]\n";
+
+fn retarget(world: &mut World, second: f64, names: &[&str], failure: Option<Failure>) {
+    let target = |name: &&str| Target { engine: EngineName::new(*name), url: format!("http://{name}/metrics") };
+    let pool = EngineName::new("pool");
+    let fact = Fact::Targets { pool: pool.clone(), targets: names.iter().map(target).collect(), failure };
+    observe(world, second, SourceId::pool(&pool), fact);
+}
+
 #[test]
 fn a_model_that_loads_for_half_an_hour_stalls_nothing() {
     let mut world = world(ONE);
@@ -92,16 +102,7 @@ fn a_model_that_loads_for_half_an_hour_stalls_nothing() {
 
 #[test]
 fn a_pool_is_all_of_its_engines_as_they_come_and_go() {
-    let mut world = world(
-        "engines: [{name: pool, file_sd: [/e/*.json]}]\njobs_dir: null\n\
-         jobs: [{job_name: j, engines: [pool], progress: [{log: /l}]}]\n",
-    );
-    let retarget = |world: &mut World, second: f64, names: &[&str], failure: Option<Failure>| {
-        let target = |name: &&str| Target { engine: EngineName::new(*name), url: format!("http://{name}/metrics") };
-        let pool = EngineName::new("pool");
-        let fact = Fact::Targets { pool: pool.clone(), targets: names.iter().map(target).collect(), failure };
-        observe(world, second, SourceId::pool(&pool), fact);
-    };
+    let mut world = world(POOL);
     retarget(&mut world, 0.0, &["pool/a:1", "pool/b:1"], None);
     for step in 0..5 {
         let second = 5.0 * f64::from(step);
@@ -127,6 +128,116 @@ fn a_pool_is_all_of_its_engines_as_they_come_and_go() {
     let snapshot = tick(&mut world, 30.0);
     assert_eq!(snapshot.engines.len(), 1, "an answer that was on its way makes no engine");
     assert!(!snapshot.sources.iter().any(|source| source.source.as_str() == "engine/pool/b:1"));
+}
+
+/// What an engine had generated is nothing that moves when it leaves, nor is what another one had when it comes.
+#[test]
+fn engines_that_come_and_go_hide_no_stall() {
+    const OTHER: &str = "{name: e, url: 'http://127.0.0.1:8000/metrics'}, ";
+    let yaml = POOL.replace("[{name: pool", &format!("[{OTHER}{{name: pool"));
+    let mut world = world(&yaml);
+    let mut stalls = Vec::new();
+    for step in 0..200 {
+        let second = 5.0 * f64::from(step);
+        let targets: &[&str] = match step {
+            ..60 => &["pool/a:1", "pool/b:1"],
+            60..80 => &["pool/a:1"],
+            80..100 => &["pool/a:1", "pool/c:1"],
+            // The same address by another way is another engine.
+            100..120 => &["pool/c:1"],
+            120..140 => &[],
+            _ => &["pool/b:1"],
+        };
+        retarget(&mut world, second, targets, None);
+        // From 200 s on nothing moves.
+        let until = second.min(200.0);
+        read(&mut world, second, 10.0 + until);
+        scrape(&mut world, second, "e", 7.0 * until, 1.0);
+        for (name, tokens) in [("pool/a:1", 100.0 * until), ("pool/b:1", 50.0 * until), ("pool/c:1", 1e6)] {
+            scrape(&mut world, second, name, tokens, 1.0);
+        }
+        if step == 150 {
+            // Another engine is one of the job's: it has generated long before.
+            let more = yaml.replace("engines: [pool]", "engines: [e, pool]");
+            world.reconfigure(Arc::new(config::parse(&more, "test").config.unwrap()), "here:1".to_owned());
+        }
+        if step == 170 {
+            // That one is asked at another address from here on.
+            let other = yaml.replace("engines: [pool]", "engines: [e, pool]").replace(":8000", ":8001");
+            world.reconfigure(Arc::new(config::parse(&other, "test").config.unwrap()), "here:1".to_owned());
+        }
+        let job = tick(&mut world, second).jobs.remove(0);
+        assert!(job.last_progress_at.get() <= Some(at(200.0).seconds()), "{second}");
+        if job.state == JobState::Stalled {
+            stalls.push(second);
+        }
+    }
+    assert_eq!((stalls.first(), stalls.len()), (Some(&505.0), 99), "and it is one stall");
+}
+
+/// A second in which 50,000 requests end was never there, nor are those that were in flight elsewhere in flight for ever.
+#[test]
+fn engines_that_come_and_go_leave_the_forecast_as_it_was() {
+    const TOKENS: f64 = 1000.0;
+    let sample = |done: f64, running: f64| {
+        let rank = RankSample {
+            generation_tokens: Some((done + running / 2.0) * TOKENS),
+            prompt_tokens: Some((done + running) * 200.0),
+            running: Some(running),
+            waiting: Some(0.0),
+            finished: Some(done),
+            finished_tokens: Some(done * TOKENS),
+            unfinished: Some(0.0),
+            ..RankSample::default()
+        };
+        let models = [("m".to_owned(), ModelSample { ranks: [("0".to_owned(), rank)].into() })].into();
+        EngineSample { models, process_start: Some(1.0), ..EngineSample::default() }
+    };
+    // While another one is there it is idle, after a day of work, or has half of the job.
+    let run = |another: std::ops::Range<u32>, works: bool| {
+        let mut world = world(POOL);
+        let mut shown = Vec::new();
+        for step in 0..50_u32 {
+            let (second, done) = (20.0 * f64::from(step), 20.0 * f64::from(step));
+            let is_there = another.contains(&step);
+            retarget(&mut world, second, if is_there { &["pool/a:1", "pool/b:1"] } else { &["pool/a:1"] }, None);
+            let mut see = |engine: &str, sample| {
+                let engine = EngineName::new(engine);
+                observe(&mut world, second, SourceId::engine(&engine), Fact::Engine { engine: engine.clone(), sample });
+            };
+            let its = if works { done.min(20.0 * f64::from(another.end)) / 2.0 } else { 0.0 };
+            let half = if works && is_there { 100.0 } else { 0.0 };
+            see("pool/a:1", sample(done - its, 200.0 - half));
+            see("pool/b:1", sample(50_000.0 + its, half));
+            let job = JobName::new("j");
+            let reading = Reading {
+                done: Some(done),
+                failed: Some(0.0),
+                total: Some(3000.0),
+                tokens_per_item: Some(TOKENS),
+                ..Reading::default()
+            };
+            let fact = Fact::Progress { job: job.clone(), reading };
+            observe(&mut world, second, SourceId::progress(&job, "log"), fact);
+            let job = tick(&mut world, second).jobs.remove(0);
+            shown.push((
+                job.eta_seconds.get().map(|eta| eta.mid),
+                job.outlook.paused_seconds.get(),
+                job.estimate_mode.get(),
+            ));
+        }
+        shown
+    };
+    let alone = run(0..0, false);
+    for (another, works) in [(25..35, false), (0..25, false), (0..30, true)] {
+        let with = run(another.clone(), works);
+        for (step, (with, alone)) in with.iter().zip(&alone).enumerate().skip(20) {
+            let ratio = with.0.unwrap() / alone.0.unwrap();
+            let place = format!("{another:?} at {step}: {with:?} {alone:?}");
+            assert!((0.9..1.1).contains(&ratio), "{place}");
+            assert_eq!((with.1, with.2), (alone.1, alone.2), "{place}");
+        }
+    }
 }
 
 #[test]

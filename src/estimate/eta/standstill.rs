@@ -77,6 +77,11 @@ impl Standstill {
         self.down = true;
     }
 
+    /// Their counters are others from here on.
+    pub(super) fn begin_anew(&mut self) {
+        (self.last, self.stood) = (None, false);
+    }
+
     /// Seconds in which they stood still; `None` before there were two looks.
     pub(super) fn seconds(&self) -> Option<f64> {
         (self.request_seconds > 0.0 || self.seconds > 0.0).then_some(self.seconds)
