@@ -329,7 +329,8 @@ impl Job {
         let counts = Counts { settled: self.progress(), engine_tokens, bytes: self.bytes_written() };
         let (written_at, looked_at) = (self.merged.written_at, self.looked_at());
         self.run.moves.record(counts, written_at, looked_at, at);
-        self.run.writes.record(Counts { engine_tokens: None, ..counts }, written_at, looked_at, at);
+        let its_own = Counts { engine_tokens: None, bytes: self.bytes_by_itself(), ..counts };
+        self.run.writes.record(its_own, written_at, looked_at, at);
         if self.waits {
             self.run.moves.excuse();
         }

@@ -216,6 +216,15 @@ impl Job {
         outputs.filter(|_| !self.outputs.is_empty())
     }
 
+    /// Those that nobody else can have written: where others write to its paths too, only those of its progress files, since it
+    /// would have no end while they go on.
+    pub(super) fn bytes_by_itself(&self) -> Option<f64> {
+        match &self.run.written.part {
+            Some(part) if part.get() != Some(1.0) => self.merged.bytes,
+            _ => self.bytes_written(),
+        }
+    }
+
     /// How many bytes there will be, of a job of which no source counts the items.
     fn bytes_in_all(&self) -> Option<f64> {
         let nobody_counts = self.config.progress.is_empty() && self.readings.is_empty();

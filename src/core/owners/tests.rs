@@ -178,6 +178,26 @@ fn a_run_that_goes_on_under_a_new_name_sees_what_it_would_see_alone() {
     assert_eq!(find(&after, "gen-2").storage.bytes_per_second.get(), Some(2e6));
 }
 
+/// What another one writes kept it from its end, for as long as that one wrote.
+#[test]
+fn a_run_ends_although_the_next_one_writes_to_its_folder_at_once() {
+    let jobs = job("gen-1", "", "{path: /data/run}") + &job("gen-2", "", "{path: /data/run}");
+    let mut scene = Scene::new(&jobs);
+    let mut ended = Vec::new();
+    for look in 1..=40_u32 {
+        let folder: &'static [(&'static str, u64)] = Box::leak(Box::new([("/data/run", 10 * u64::from(look))]));
+        let is_over = look > 10;
+        let first = truth("gen-1", folder, Some(100.0 * f64::from(look.min(10))));
+        let second = truth("gen-2", folder, is_over.then(|| f64::from(look - 11)));
+        let snapshot = scene.look(&[Truth { says_end: is_over, ..first }, second]);
+        if find(&snapshot, "gen-1").state == JobState::Finished {
+            ended.push(look);
+        }
+        assert_eq!(find(&snapshot, "gen-2").state == JobState::Running, is_over, "{look}");
+    }
+    assert!((17..=20).contains(&ended[0]), "half a minute: {ended:?}");
+}
+
 #[test]
 fn a_stage_that_waits_for_another_in_the_same_folder_has_all_of_its_own_to_write() {
     let jobs = job("gen", "", "{path: /data/run}")
