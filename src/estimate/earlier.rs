@@ -74,7 +74,8 @@ impl EarlierRuns {
     /// Those of a job with these engines.
     pub fn of(&self, job: &JobName, engines: &[EngineName], now: f64) -> Vec<Earlier<'_>> {
         let (mut weight, mut earlier) = (LIKELY, Vec::new());
-        for run in self.jobs.get(job).into_iter().flatten() {
+        // A file may hold more than was ever kept.
+        for run in self.jobs.get(job).into_iter().flatten().take(RUNS_OF_JOB) {
             let age = (now - run.ended).max(0.0);
             earlier.push(Earlier {
                 lesson: &run.lesson,
@@ -107,6 +108,16 @@ mod tests {
         assert!(weights(0.0)[0] <= LIKELY, "a clock that was set back");
         assert!(!runs.of(&job, &[], 4e3)[0].same_engines);
         assert!(runs.of(&JobName::new("other"), &engines, 4.0).is_empty());
+    }
+
+    /// Each costs a forecast some fits: 20,000 of them stopped a tick for minutes.
+    #[test]
+    fn a_file_that_holds_more_runs_than_were_ever_kept_counts_for_no_more() {
+        let (job, mut runs) = (JobName::new("synth"), EarlierRuns::default());
+        runs.learn(&job, &[], Lesson::default(), 1e3);
+        let last = runs.jobs[&job][0].clone();
+        runs.jobs.insert(job.clone(), vec![last; 20_000]);
+        assert_eq!(runs.of(&job, &[], 4e3).len(), RUNS_OF_JOB);
     }
 
     #[test]
