@@ -137,11 +137,12 @@ async fn read_again(args: settings::Args, permit: OwnedSemaphorePermit, answer: 
 }
 
 fn start(file: &Path) -> std::io::Result<Child> {
-    // An end of ours kills it and does not wait for it.
+    // An end of ours kills it and does not wait for it. It has our standard input, since the file may be that one
+    // (`--config.file /dev/stdin < longhaul.yml`).
     Command::new(WorkerSpec::files().program)
         .args(["worker", "config"])
         .arg(file)
-        .stdin(Stdio::null())
+        .stdin(Stdio::inherit())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)

@@ -1,6 +1,8 @@
 //! The configuration changes under the running program: what stayed goes on, what is new comes, a bad file changes
 //! nothing.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -67,6 +69,23 @@ fn a_reload_keeps_what_stayed_and_starts_what_is_new() {
     });
     sidecar.until_done("new", 7.0);
     sidecar.assert_well();
+    sidecar.end();
+}
+
+#[test]
+fn a_file_that_is_standard_input_is_read_again_too() {
+    let scene = Scene::new();
+    let file = scene.configure("jobs: [{job_name: old}]\n");
+    let mut command = Command::new("sh");
+    let script = "exec \"$0\" run --config.file /dev/stdin --web.listen-address 127.0.0.1:0 <\"$1\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_longhaul")]).arg(&file);
+    let sidecar = Sidecar::spawn(command);
+    sidecar.until("the old job", |snapshot| find(snapshot, "jobs", "name", "old").map(|_| ()));
+    // The same file, and not another one in its place.
+    let text = std::fs::read_to_string(&file).unwrap().replace("old", "new");
+    File::options().write(true).truncate(true).open(&file).unwrap().write_all(text.as_bytes()).unwrap();
+    sidecar.process.signal(Signal::SIGHUP);
+    sidecar.until("the new job", |snapshot| find(snapshot, "jobs", "name", "new").map(|_| ()));
     sidecar.end();
 }
 
