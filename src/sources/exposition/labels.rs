@@ -10,7 +10,7 @@ use memchr::memchr;
 
 use super::Problem;
 use super::line::Cursor;
-use super::sixteen;
+use super::sixteen::{self, Block};
 
 /// The labels of one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,7 +22,9 @@ impl<'a> Labels<'a> {
     /// Reads labels up to the closing brace, which is left to read.
     pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Problem> {
         let start = cursor.at();
-        while next_label(cursor)?.is_some() {}
+        if !cursor.skip_plain_labels() {
+            while next_label(cursor)?.is_some() {}
+        }
         Ok(Self { raw: cursor.since(start) })
     }
 
@@ -59,6 +61,36 @@ impl<'a> Iterator for Iter<'a> {
         // The text was walked before, so there is no error to lose.
         let (name, value) = next_label(&mut self.cursor).ok()??;
         Some((unescape(name), unescape(value)))
+    }
+}
+
+/// Where the brace behind the labels is that begin at `start`, if they are as nearly all are: without blanks and escapes,
+/// and all of them within a [`Block`]. `None` says nothing about others.
+pub(super) fn plain_end(line: &[u8], start: usize) -> Option<usize> {
+    let Block { mut quotes, backslashes, letters } = Block::at(line, start)?;
+    if backslashes != 0 {
+        return None;
+    }
+    let mut next_quote = || {
+        let place = usize::try_from(quotes.trailing_zeros()).ok().filter(|_| quotes != 0)?;
+        quotes &= quotes - 1;
+        Some(place)
+    };
+    let byte = |place: usize| line.get(start + place).copied();
+    let mut at = 0;
+    loop {
+        let (open, close) = (next_quote()?, next_quote()?);
+        // The name is not behind the block: a quote of the block comes after it.
+        let name_end = at + usize::try_from((letters >> at).trailing_ones()).ok()?;
+        let has_name = name_end > at && !byte(at)?.is_ascii_digit();
+        if !has_name || byte(name_end) != Some(b'=') || name_end + 1 != open {
+            return None;
+        }
+        match byte(close + 1)? {
+            b'}' => return Some(start + close + 1),
+            b',' => at = close + 2,
+            _ => return None,
+        }
     }
 }
 
@@ -132,4 +164,68 @@ pub(super) fn unescape(raw: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A label as nearly all are, one that is not, or a part of one.
+    fn piece() -> impl Strategy<Value = String> {
+        let rare = [
+            r#"a="\"","#,
+            r#"a="\",b="c","#,
+            r#" a = "b" ,"#,
+            r#""a"="b","#,
+            r#"9="","#,
+            r#"="","#,
+            r#"a"b","#,
+            "a=b,",
+        ];
+        prop_oneof![
+            8 => ("[a-zA-Z_][a-zA-Z0-9_]{0,6}", "[^\"\\\\\r\n]{0,12}").prop_map(|(name, value)| format!("{name}=\"{value}\",")),
+            1 => prop::sample::select(rare.to_vec()).prop_map(str::to_owned),
+            1 => prop::sample::select(vec!["\"", "=", ",", "}", "{", "a", "9", "\\", "é", " "]).prop_map(str::to_owned),
+        ]
+    }
+
+    proptest! {
+        /// Whatever the short way says is what the long way says, with any text before and behind.
+        #[test]
+        fn the_short_way_over_labels_ends_where_the_long_one_does(
+            before in "[a-z:]{0,70}\\{",
+            pieces in prop::collection::vec(piece(), 1..7),
+            keeps_comma in any::<bool>(),
+            behind in "[}]{0,1} [0-9.\"=,a]{0,70}",
+        ) {
+            let mut labels: String = pieces.concat();
+            if !keeps_comma {
+                labels.truncate(labels.trim_end_matches(',').len());
+            }
+            let line = format!("{before}{labels}{behind}");
+            let mut cursor = Cursor::new(&line);
+            while cursor.at() < before.len() {
+                assert!(cursor.peek().is_some_and(|byte| cursor.eat(byte)));
+            }
+            let short = plain_end(line.as_bytes(), before.len());
+            let mut long = Ok(Some(("", "")));
+            while matches!(long, Ok(Some(_))) {
+                long = next_label(&mut cursor);
+            }
+            let end = (long == Ok(None) && cursor.peek() == Some(b'}')).then(|| cursor.at());
+            prop_assert!(short.is_none() || short == end, "{line:?}: {short:?} and {end:?}");
+        }
+    }
+
+    #[test]
+    fn the_short_way_goes_over_what_vllm_writes() {
+        let load = include_str!("../../../tests/captures/vllm/load.txt");
+        let labelled = load.lines().filter(|line| !line.starts_with('#') && line.len() >= 64);
+        let (short, long): (Vec<_>, Vec<_>) = labelled
+            .filter_map(|line| Some((line, line.find('{')? + 1)))
+            .partition(|&(line, start)| plain_end(line.as_bytes(), start) == line.rfind('}'));
+        assert!(short.len() > 20 * long.len(), "{} short, and {long:#?}", short.len());
+    }
 }

@@ -39,11 +39,10 @@ pub(super) fn parse(line: &str, bare: usize) -> Result<Parts<'_>, Problem> {
     Ok((name, labels, value))
 }
 
-/// Whether these are the characters of a name, or none. All are looked at, so that it is done for several at once.
+/// Whether these are the characters of a name, or none.
 fn is_name(bare: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'_') | (byte == b':');
-    bare.bytes().fold(true, |all, byte| all & is_letter(byte))
-        && !bare.starts_with(|first: char| first.is_ascii_digit())
+    let other = sixteen::find(bare.as_bytes(), 0, |bytes| !(sixteen::letters(bytes) | sixteen::colons(bytes)));
+    other.is_none() && !bare.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The name of `{"a name", label="value"} 1`, with the comma behind it.
@@ -163,6 +162,14 @@ impl<'a> Cursor<'a> {
         let end = sixteen::find(self.line.as_bytes(), from, |bytes| !sixteen::letters(bytes));
         self.at = end.unwrap_or(self.line.len());
         self.since(from)
+    }
+
+    /// Steps to the brace behind the labels that are next, if they are as nearly all are; whether it did.
+    #[inline]
+    pub(super) fn skip_plain_labels(&mut self) -> bool {
+        let end = labels::plain_end(self.line.as_bytes(), self.at);
+        self.at = end.unwrap_or(self.at);
+        end.is_some()
     }
 
     /// The text before the next quote that no backslash escapes, which is stepped over.
