@@ -13,8 +13,8 @@
 //! * a hazard per token that was falling when the data end often goes on falling: that is how a tail looks that is only begun.
 //! * and where exactly the data end, it may jump.
 //!
-//! The falls and the jump fade with the share of answers that is beyond everything seen: when that is one in a hundred, the
-//! run has shown its own bulk and tail.
+//! The falls and the jump fade with the square of the share of answers that is beyond everything seen: when that is one in a
+//! hundred, the run has shown its own bulk and tail.
 
 use super::random::Random;
 
@@ -27,7 +27,7 @@ const RISE: f64 = 3.0;
 const RISE_NOISE: f64 = 1.5;
 
 /// In the bulk and behind it, how far the logarithm of the hazard per token wanders over an e-fold.
-const WANDER: f64 = 0.6;
+const WANDER: f64 = 0.4;
 
 /// The share of draws in which it falls, and the greatest power.
 const FALLS: f64 = 0.6;
@@ -39,7 +39,7 @@ const JUMP: f64 = 1.0;
 /// Shares of unseen answers at which falls are half as frequent, jumps half as large, and of the fall that was seen half as
 /// much goes on as where all is unseen.
 const HALF_FALLS: f64 = 0.12;
-const HALF_JUMP: f64 = 0.2;
+const HALF_JUMP: f64 = 0.3;
 const HALF_GOES_ON: f64 = 0.03;
 
 /// The fall that was seen is that of the last ages that differ by this factor; over less than this (in its logarithm) it is noise.
@@ -56,16 +56,16 @@ pub(super) struct DataEnd {
 /// Draws what follows where the data end in the logarithms of hazards of bins that end at `edges`; `fall` is by which power
 /// of the age they were falling.
 pub(super) fn draw(logs: &mut [f64], edges: &[f64], end: DataEnd, fall: f64, random: &mut Random) {
-    let unseen = end.unseen;
+    let open = |half: f64| end.unseen.powi(2) / (end.unseen.powi(2) + half * half);
     let bulk = BULK.ln() + BULK_DEVIATION * random.normal();
-    let falls = FALLS * unseen / (unseen + HALF_FALLS);
+    let falls = FALLS * open(HALF_FALLS);
     let chance = random.uniform();
     let mut power = if chance < falls { STEEPEST * chance / falls } else { 0.0 };
     if fall > 0.0 {
-        let goes_on = fall.min(STEEPEST) * unseen / (unseen + HALF_GOES_ON);
+        let goes_on = fall.min(STEEPEST) * open(HALF_GOES_ON);
         power = power.max(goes_on * random.uniform());
     }
-    let jump = JUMP * unseen / (unseen + HALF_JUMP) * random.normal();
+    let jump = JUMP * open(HALF_JUMP) * random.normal();
     let mut places = logs.iter_mut().zip(edges).skip(end.bin);
     let Some((last, edge)) = places.next() else { return };
     let (mut before, mut from) = (*last + jump, *edge);
