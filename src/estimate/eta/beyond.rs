@@ -20,7 +20,7 @@ use super::random::Random;
 
 /// Hazard per e-fold in the bulk: its middle, and the deviation of its logarithm from task to task.
 const BULK: f64 = 1.3;
-const BULK_DEVIATION: f64 = 0.7;
+const BULK_DEVIATION: f64 = 0.2;
 
 /// How fast it rises there: over an e-fold all but e to the minus this of the way; and how unevenly.
 const RISE: f64 = 3.0;
@@ -31,7 +31,7 @@ const WANDER: f64 = 0.4;
 
 /// The share of draws in which it falls, and the greatest power.
 const FALLS: f64 = 0.6;
-const STEEPEST: f64 = 2.0;
+const STEEPEST: f64 = 2.5;
 
 /// The deviation of the jump.
 const JUMP: f64 = 1.0;

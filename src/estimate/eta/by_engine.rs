@@ -34,7 +34,7 @@ pub(super) const MOST_SLOTS: f64 = 16_384.0;
 const MOST_HIDDEN: f64 = 16_384.0;
 
 /// A step is what one request of a play takes; to find the distributions of lengths takes as long as so many.
-pub(super) const FIT_STEPS: u64 = 20_000;
+pub(super) const FIT_STEPS: u64 = 28_000;
 
 impl Eta {
     /// With the steps that it took to make.
