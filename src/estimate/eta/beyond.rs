@@ -18,7 +18,8 @@
 
 use super::random::Random;
 
-/// Hazard per e-fold in the bulk: its middle, and the deviation of its logarithm from task to task.
+/// Hazard per e-fold in the bulk: its middle, and the deviation of its logarithm from task to task; most of how far they
+/// differ is in how unevenly it rises.
 const BULK: f64 = 1.3;
 const BULK_DEVIATION: f64 = 0.2;
 

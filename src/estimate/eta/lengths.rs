@@ -118,11 +118,8 @@ fn walks(bins: &Bins) -> Vec<(Vec<f64>, f64)> {
     let long = bins.events.iter().rposition(beyond(LONGEST.0)).unwrap_or(0);
     let ties = |rough: f64, at_the_end: f64| {
         let tie = |(bin, (edge, next)): (usize, (&f64, &f64))| {
-            let rough = match bin {
-                _ if bin < short => rough.max(SHORTEST.1),
-                _ if bin >= long => rough.max(at_the_end),
-                _ => rough,
-            };
+            let least = if bin < short { SHORTEST.1 } else { at_the_end };
+            let rough = if bin < short || bin >= long { rough.max(least) } else { rough };
             -1.0 / (rough * rough * (next / edge).ln().max(1e-3))
         };
         bins.edges.iter().zip(bins.edges.iter().skip(1)).enumerate().map(tie).collect()
@@ -193,6 +190,17 @@ mod tests {
     use super::*;
     use crate::estimate::normal;
 
+    /// The finished and the ages of the others, of `count` answers of a lognormal around 400 that began at any moment of the last
+    /// `span` tokens.
+    fn seen(deviation: f64, count: u32, span: f64, random: &mut Random) -> (Histogram, Histogram) {
+        let (mut finished, mut ages) = (Histogram::default(), Histogram::default());
+        for _ in 0..count {
+            let (length, age) = (400.0 * (deviation * random.normal()).exp(), span * random.uniform());
+            if length > age { ages.add(age) } else { finished.add(length) }
+        }
+        (finished, ages)
+    }
+
     /// Of the answers that are as long as any that was seen to its end, how many become twice as long, drawn against true: for
     /// a lognormal of this deviation of which `count` began at any moment of the last 8,000 tokens, over twenty such runs.
     fn twice_as_long(deviation: f64, count: u32) -> f64 {
@@ -200,11 +208,7 @@ mod tests {
         let (mut drawn, mut truth) = (0.0, 0.0);
         for seed in 0..20 {
             let mut random = Random::new(seed);
-            let (mut finished, mut ages) = (Histogram::default(), Histogram::default());
-            for _ in 0..count {
-                let (length, age) = (400.0 * (deviation * random.normal()).exp(), 8000.0 * random.uniform());
-                if length > age { ages.add(age) } else { finished.add(length) }
-            }
+            let (finished, ages) = seen(deviation, count, 8000.0, &mut random);
             let model = LengthModel::fit(&finished, &ages, None);
             let longest = finished.longest();
             for nth in 0..32 {
@@ -217,17 +221,13 @@ mod tests {
     }
 
     /// How far the means that are drawn are from the true one, in their own deviations: the root of the mean square over forty
-    /// runs of `count` answers of a lognormal that began at any moment of the last `span` tokens.
+    /// runs.
     fn error_in_deviations(deviation: f64, count: u32, span: f64) -> f64 {
         let truth = 400.0_f64.ln() + deviation * deviation / 2.0;
         let mut squares = 0.0;
         for seed in 0..40 {
             let mut random = Random::new(seed);
-            let (mut finished, mut ages) = (Histogram::default(), Histogram::default());
-            for _ in 0..count {
-                let (length, age) = (400.0 * (deviation * random.normal()).exp(), span * random.uniform());
-                if length > age { ages.add(age) } else { finished.add(length) }
-            }
+            let (finished, ages) = seen(deviation, count, span, &mut random);
             let model = LengthModel::fit(&finished, &ages, None);
             let mean = |nth: u32| model.draw(&mut random, f64::from(nth) / 64.0, 1.0, false).mean().ln();
             let means: Vec<f64> = (0..64).map(mean).collect();
