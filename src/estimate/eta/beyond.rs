@@ -9,7 +9,7 @@
 //!   answers that are many times as long as any seen.
 //! * from there on most go on with about the hazard per token that they had, which is a rise per e-fold, up to a cap.
 //! * some turn: a twentieth of the answers is a task of its own and ten times as long (a two-mode mix, a power law). So in
-//!   a share of the draws the hazard falls by a power of the age.
+//!   a share of the draws the hazard falls by a power of the age, once most answers have ended: before that is the bulk.
 //! * a hazard per token that was falling when the data end often goes on falling: that is how a tail looks that is only begun.
 //! * and where exactly the data end, it may jump.
 //!
@@ -24,22 +24,26 @@ const BULK: f64 = 1.3;
 const BULK_DEVIATION: f64 = 0.2;
 
 /// How fast it rises there: over an e-fold all but e to the minus this of the way; and how unevenly.
-const RISE: f64 = 3.0;
+const RISE: f64 = 2.5;
 const RISE_NOISE: f64 = 1.5;
 
 /// In the bulk and behind it, how far the logarithm of the hazard per token wanders over an e-fold.
 const WANDER: f64 = 0.4;
 
-/// The share of draws in which it falls, and the greatest power.
+/// The share of draws in which it falls, the greatest power, and the share of answers that is left where it begins to.
 const FALLS: f64 = 0.6;
-const STEEPEST: f64 = 2.5;
+const STEEPEST: f64 = 3.0;
+const BEHIND_BULK: f64 = 0.22;
+
+/// Of the fall that was seen so much goes on at least.
+const LEAST_GOES_ON: f64 = 0.5;
 
 /// The deviation of the jump.
 const JUMP: f64 = 1.0;
 
 /// Shares of unseen answers at which falls are half as frequent, jumps half as large, and of the fall that was seen half as
 /// much goes on as where all is unseen.
-const HALF_FALLS: f64 = 0.12;
+const HALF_FALLS: f64 = 0.11;
 const HALF_JUMP: f64 = 0.3;
 const HALF_GOES_ON: f64 = 0.03;
 
@@ -61,25 +65,25 @@ pub(super) fn draw(logs: &mut [f64], edges: &[f64], end: DataEnd, fall: f64, ran
     let bulk = BULK.ln() + BULK_DEVIATION * random.normal();
     let falls = FALLS * open(HALF_FALLS);
     let chance = random.uniform();
-    let mut power = if chance < falls { STEEPEST * chance / falls } else { 0.0 };
-    if fall > 0.0 {
-        let goes_on = fall.min(STEEPEST) * open(HALF_GOES_ON);
-        power = power.max(goes_on * random.uniform());
-    }
+    let falls_by = if chance < falls { STEEPEST * chance / falls } else { 0.0 };
+    let goes_on = LEAST_GOES_ON + (1.0 - LEAST_GOES_ON) * random.uniform();
+    let goes_on_by = fall.clamp(0.0, STEEPEST) * open(HALF_GOES_ON) * goes_on;
     let jump = JUMP * open(HALF_JUMP) * random.normal();
     let mut places = logs.iter_mut().zip(edges).skip(end.bin);
     let Some((last, edge)) = places.next() else { return };
-    let (mut before, mut from) = (*last + jump, *edge);
+    let (mut before, mut from, mut left) = (*last + jump, *edge, end.unseen);
     for (log, &edge) in places {
         let step = (edge / from).ln();
         let per_e_fold = before + from.ln();
         *log = if per_e_fold < bulk {
-            let left = (-RISE * step).exp();
-            let noise = RISE_NOISE * ((1.0 - left * left) / (2.0 * RISE)).sqrt();
-            bulk + (per_e_fold - bulk) * left + noise * random.normal() - edge.ln()
+            let lasts = (-RISE * step).exp();
+            let noise = RISE_NOISE * ((1.0 - lasts * lasts) / (2.0 * RISE)).sqrt();
+            bulk + (per_e_fold - bulk) * lasts + noise * random.normal() - edge.ln()
         } else {
+            let power = if left < BEHIND_BULK { falls_by.max(goes_on_by) } else { goes_on_by };
             before + WANDER * step.sqrt() * random.normal() - power * step
         };
+        left *= (-log.exp() * (edge - from)).exp();
         (before, from) = (*log, edge);
     }
 }
@@ -153,5 +157,21 @@ mod tests {
         // With next to nothing unseen it goes on as it was: ten bins are nine times the age.
         let (low, mid, high) = median(2.0, 0.001);
         assert!(low > 5.0 && (12.0..28.0).contains(&mid) && high < 80.0, "{low} {mid} {high}");
+    }
+
+    #[test]
+    fn a_hazard_falls_behind_the_bulk_and_not_within_it() {
+        // By more than chance moves it over half an e-fold.
+        let falls = |unseen: f64| {
+            let fell = |seed: &u64| {
+                let (edges, mut logs) = bins(2.0);
+                draw(&mut logs, &edges, DataEnd { bin: 5, unseen }, 0.0, &mut Random::new(*seed));
+                logs[8] - logs[6] < -0.7
+            };
+            (0..400).filter(fell).count()
+        };
+        let (within, behind) = (falls(0.9), falls(0.2));
+        // Were there no bulk, 81 would fall within it.
+        assert!(within < 50 && behind > 55, "{within} {behind} of 400");
     }
 }

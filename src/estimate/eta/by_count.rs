@@ -110,7 +110,7 @@ impl Eta {
         let draws = (MOST_ANSWERS / slots).clamp(FEWEST_DRAWS, DRAWS) as u32;
         let mut seconds: Vec<f64> = (0..draws)
             .map(|nth| {
-                let curve = lengths.draw(&mut random, even(nth, 0), 1.0);
+                let curve = lengths.draw(&mut random, even(nth, 0));
                 let law = speed.draw(&mut random, even(nth, 1), even(nth, 2));
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Of a few thousand at most.
                 let mut ends: Vec<f64> = (0..slots as usize).map(|_| curve.left_at_any_moment(&mut random)).collect();

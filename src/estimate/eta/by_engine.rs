@@ -78,9 +78,11 @@ impl Eta {
         for nth in 0..draws {
             let chance = random.uniform();
             let effect = draw(&drift, &mut random, chance).clamp(-2.0, 2.0);
-            let curve = model.draw(&mut random, even(nth, 0), (-effect).exp());
+            // Those in flight are of the items so far, of which the lengths are; only those to come are not.
+            let running = model.draw(&mut random, even(nth, 0));
+            let waiting = running.times((-effect).exp());
             let law = learned.draw(&mut random, even(nth, 1), even(nth, 2));
-            let played: Played = play(&standing, &curve, &curve, &law, &mut random);
+            let played: Played = play(&standing, &running, &waiting, &law, &mut random);
             seconds.push(played.seconds);
             let all = finished.total() + ages.iter().sum::<f64>() + played.tokens;
             tokens.push(all / (finished.count() + in_flight + queue));

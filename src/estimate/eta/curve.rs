@@ -52,6 +52,12 @@ impl Curve {
         Self { pieces, mean: beyond.max(1.0), mean_square: (2.0 * second).max(1.0), most: most.max(1.0) }
     }
 
+    /// The same with every hazard times `factor`.
+    pub(super) fn times(&self, factor: f64) -> Self {
+        let edges: Vec<f64> = self.pieces.iter().skip(1).map(|piece| piece.from).chain([self.most]).collect();
+        Self::new(&edges, self.pieces.iter().map(|piece| piece.rate * factor))
+    }
+
     /// The average length.
     pub(super) const fn mean(&self) -> f64 {
         self.mean

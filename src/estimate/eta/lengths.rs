@@ -86,14 +86,15 @@ impl LengthModel {
         Self { edges: bins.edges, fits, weights, end }
     }
 
-    /// One distribution of lengths that could be the true one, with every hazard times `factor`; `share` chooses among
-    /// the walks. Of lengths that are `guessed` how they end is a guess too.
-    fn draw(&self, random: &mut Random, share: f64, factor: f64, guessed: bool) -> Curve {
-        let fit = self.fits.get(weighted_at(&self.weights, share));
-        let mut logs = fit.map_or_else(Vec::new, |fit| fit.draw(random));
-        let fall = if guessed { 0.0 } else { beyond::fall(&logs, &self.edges, self.end) };
+    /// One distribution of lengths that could be the true one; `share` chooses among the walks. Of lengths that are `guessed`
+    /// how they end is a guess too.
+    fn draw(&self, random: &mut Random, share: f64, guessed: bool) -> Curve {
+        let Some(fit) = self.fits.get(weighted_at(&self.weights, share)) else { return self.mode() };
+        // Of the mode: where few have ended the draws of a rough walk fall and rise by chance.
+        let fall = if guessed { 0.0 } else { beyond::fall(&fit.mode, &self.edges, self.end) };
+        let mut logs = fit.draw(random);
         beyond::draw(&mut logs, &self.edges, self.end, fall, random);
-        Curve::new(&self.edges, logs.into_iter().map(|log| log.exp() * factor))
+        Curve::new(&self.edges, logs.into_iter().map(f64::exp))
     }
 
     /// The most likely one.
@@ -212,7 +213,7 @@ mod tests {
             let model = LengthModel::fit(&finished, &ages, None);
             let longest = finished.longest();
             for nth in 0..32 {
-                let curve = model.draw(&mut random, f64::from(nth) / 32.0, 1.0, false);
+                let curve = model.draw(&mut random, f64::from(nth) / 32.0, false);
                 drawn += (curve.cumulative(longest) - curve.cumulative(2.0 * longest)).exp() / 32.0;
             }
             truth += alive(2.0 * longest) / alive(longest);
@@ -229,7 +230,7 @@ mod tests {
             let mut random = Random::new(seed);
             let (finished, ages) = seen(deviation, count, span, &mut random);
             let model = LengthModel::fit(&finished, &ages, None);
-            let mean = |nth: u32| model.draw(&mut random, f64::from(nth) / 64.0, 1.0, false).mean().ln();
+            let mean = |nth: u32| model.draw(&mut random, f64::from(nth) / 64.0, false).mean().ln();
             let means: Vec<f64> = (0..64).map(mean).collect();
             let middle = means.iter().sum::<f64>() / 64.0;
             let variance = means.iter().map(|mean| (mean - middle).powi(2)).sum::<f64>() / 63.0;

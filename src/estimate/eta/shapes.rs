@@ -10,7 +10,8 @@
 //! behind one that keeps falling: the last bins, with a handful of answers each, are drawn up to the higher ones before them,
 //! and the tail gets too short. Forecasts for a lognormal with a deviation of 1.4 were 40 % short for most of a run, with the
 //! truth in one interval of six. How it goes on where the data end is not a shape's to say ([`super::beyond`]): a lognormal
-//! that goes on for ever has tails that no run ever had.
+//! that goes on for ever has tails that no run ever had. The same holds where the last few have ended: only half of its fall
+//! counts there, or at the end of a run the last ones to finish would be thought to take half as long again as they do.
 
 use super::histogram::Bins;
 use crate::estimate::normal;
@@ -22,6 +23,10 @@ pub(super) const SHAPES: [(Option<f64>, f64); 5] =
 /// Below the typical length one of these shares ends over a length that grows e times, whatever the shape says: refusals,
 /// which some tasks hardly have and others in one of six answers.
 const REFUSALS: [f64; 4] = [0.01, 0.03, 0.1, 0.25];
+
+/// How many of the longest answers are so few that a shape's fall is trusted only half.
+const FEW: f64 = 10.0;
+const TRUSTED: f64 = 0.5;
 
 /// The least hazard, so that its logarithm is a number.
 const LEAST: f64 = 1e-12;
@@ -53,7 +58,27 @@ pub(super) fn fitted(bins: &Bins, deviation: f64) -> Vec<f64> {
         step /= 4.0;
     }
     let (_, middle, refusals) = best;
-    places.parts(middle, deviation).map(|part| part.hazard(refusals).ln()).collect()
+    let mut logs: Vec<f64> = places.parts(middle, deviation).map(|part| part.hazard(refusals).ln()).collect();
+    trust_less(&mut logs, &bins.events);
+    logs
+}
+
+/// Less of the falls behind all but the few longest.
+fn trust_less(logs: &mut [f64], events: &[f64]) {
+    let mut longer = 0.0;
+    let last = events.iter().rposition(|ended| {
+        longer += ended;
+        longer >= FEW
+    });
+    let mut places = logs.iter_mut().skip(last.unwrap_or(0));
+    let Some(&mut last) = places.next() else { return };
+    let (mut before, mut less) = (last, 0.0);
+    for log in places {
+        let step = *log - before;
+        before = *log;
+        less += (1.0 - TRUSTED) * (-step).max(0.0);
+        *log += less;
+    }
 }
 
 /// Bins: the logarithm of where each ends, over how many e-folds it goes, and how wide it is.
@@ -121,5 +146,16 @@ mod tests {
         }
         let logs = fitted(&bins, 1.1);
         assert!(logs[place(4000.0)] > logs[place(20_000.0)] + 0.3, "{logs:?}");
+    }
+
+    #[test]
+    fn behind_all_but_the_few_longest_a_fall_is_half_and_a_rise_is_whole() {
+        let mut logs = vec![0.0, -1.0, -2.0, -3.0, -2.0, -4.0];
+        trust_less(&mut logs, &[90.0, 30.0, 6.0, 4.0, 2.0, 0.0]);
+        // The ten longest begin in the third bin.
+        assert_eq!(logs, [0.0, -1.0, -2.0, -2.5, -1.5, -2.5]);
+        let mut none = vec![0.0, -1.0];
+        trust_less(&mut none, &[1.0, 0.0]);
+        assert_eq!(none, [0.0, -0.5]);
     }
 }

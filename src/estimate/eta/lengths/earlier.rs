@@ -69,13 +69,13 @@ impl Mixed {
         u64::try_from(self.models.len() * 2 - 1).unwrap_or(1)
     }
 
-    /// One distribution of lengths that could be the true one, with every hazard times `factor`; `share` chooses.
-    pub(in crate::estimate::eta) fn draw(&self, random: &mut Random, share: f64, factor: f64) -> Curve {
+    /// One distribution of lengths that could be the true one; `share` chooses.
+    pub(in crate::estimate::eta) fn draw(&self, random: &mut Random, share: f64) -> Curve {
         let place = weighted_at(&self.weights, share);
         let below: f64 = self.weights.iter().take(place).sum();
         let inside = self.weights.get(place).map_or(0.5, |weight| ((share - below) / weight).clamp(0.0, 1.0));
         match self.models.get(place) {
-            Some(model) => model.draw(random, inside, factor, self.guessed),
+            Some(model) => model.draw(random, inside, self.guessed),
             None => Curve::new(&[1.0], std::iter::once(1.0)),
         }
     }
