@@ -145,7 +145,7 @@ fn items_in_an_order_are_told_from_items_in_none() {
     assert!((0.2..1.0).contains(&spread), "{spread}");
 }
 
-/// At the end of servegen's trace, where none is to come, intervals were twice as wide as errors.
+/// At the end of a data set that is sorted by client, where none is to come, intervals were twice as wide as errors.
 #[test]
 fn an_order_is_one_of_items_to_come_and_says_nothing_of_those_that_run() {
     let length = |nth: u32| 150 + nth * 7919 % 600;
