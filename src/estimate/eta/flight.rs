@@ -43,10 +43,11 @@ const MOST_AGE: f64 = 3.0;
 const ENOUGH_ENDED: f64 = 50.0;
 
 /// The more ended for each that runs, the fewer of those can be older than all that ended: then the account is off by one more
-/// often than one is as old as that. The least such age, and by how much more that is for each that runs of those that ended,
-/// where lengths are told and where they are guessed.
-const BY_TOLD: (f64, f64) = (1.1, 7.0);
-const BY_GUESSED: (f64, f64) = (1.5, 20.0);
+/// often than one is as old as that. The least such age, in longest answers; and how many more of them it is for each that runs
+/// of those that ended, where lengths are told and where they are guessed.
+const LEAST_AGE: f64 = 1.1;
+const BY_TOLD: f64 = 7.0;
+const BY_GUESSED: f64 = 20.0;
 
 /// Cells before that whose median says how far the count is off.
 const CELLS_FOR_ERROR: usize = 32;
@@ -367,9 +368,9 @@ impl Flight {
     fn survivors(&self, age_to_length: f64) -> Vec<f64> {
         // Nothing that runs is so much older than any answer ever was: what is left over there is an error, and it would
         // be in all that follows.
-        let (least, more) = if self.guessed { BY_GUESSED } else { BY_TOLD };
+        let more = if self.guessed { BY_GUESSED } else { BY_TOLD };
         let share = self.last.map_or(0.0, |last| last.running) / self.ended.max(1.0);
-        let most = age_to_length.min((more * share).max(least)) * self.longest;
+        let most = age_to_length.min((more * share).max(LEAST_AGE)) * self.longest;
         let oldest = if self.ended < ENOUGH_ENDED { f64::NEG_INFINITY } else { self.u - most };
         let over = self.cells.partition_point(|cell| cell.to < oldest);
         let mut sum = 0.0;
