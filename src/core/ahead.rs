@@ -264,7 +264,9 @@ impl World {
             (Answer::Unknown { unknown }, ..) => Answer::Unknown { unknown: unknown.clone() },
             (_, _, None) => Answer::unknown("the total is not known"),
             (Answer::Known(bytes), settled, Some(total)) => {
-                let written = Written { bytes: *bytes, settled: settled.unwrap_or(0.0), tokens: job.tokens_done() };
+                let failed = job.merged().failed.unwrap_or(0.0);
+                let settled = settled.unwrap_or(0.0);
+                let written = Written { bytes: *bytes, settled, failed, tokens: job.tokens_done() };
                 let projected = storage::projected(written, total, view.tokens_per_item_unbiased.get());
                 Answer::from_option(projected, "no item is done yet")
             }

@@ -41,6 +41,8 @@ pub struct Told {
     pub total_grew_from: Option<f64>,
     /// Items that failed.
     pub failed: Option<f64>,
+    /// They are not among those that are done, unless both together would be more than there are.
+    pub failures_apart: bool,
     /// Seconds since the start by the source's own clock.
     pub elapsed: Option<f64>,
     /// The rate that is printed.
@@ -76,6 +78,7 @@ impl Told {
             total: reading.total,
             total_grew_from: None,
             failed: reading.failed,
+            failures_apart: false,
             elapsed: reading.elapsed,
             printed_rate: reading.printed_rate,
             trusts_printed_rate: false,
@@ -118,7 +121,7 @@ pub fn judge(told: &Told) -> Verdict {
         (_, _, Some(tokens), Some(elapsed)) => ratio(tokens, elapsed),
         _ => None,
     };
-    let finished = told.finished.or_else(|| Some(told.done? >= told.total?));
+    let finished = told.finished.or_else(|| Some(settled(told)? >= told.total?));
     let eta = eta(told, &items_per_second, finished);
     let grew = told.total_grew_from.zip(told.total).filter(|(first, total)| first < total && finished != Some(true));
     let doubt = grew.filter(|_| eta.get().is_some()).map(|(first, total)| {
@@ -138,6 +141,13 @@ pub fn judge(told: &Told) -> Verdict {
     }
 }
 
+/// Items that will not come again.
+fn settled(told: &Told) -> Option<f64> {
+    let done = told.done?;
+    let both = told.failed.filter(|_| told.failures_apart).map(|failed| done + failed);
+    both.filter(|both| told.total.is_some_and(|total| *both <= total)).or(Some(done))
+}
+
 fn ratio(value: f64, by: f64) -> Option<f64> {
     Some(value / by).filter(|ratio| by > 0.0 && ratio.is_finite())
 }
@@ -149,7 +159,7 @@ fn between_lines(told: &Told) -> Option<f64> {
 }
 
 fn average(told: &Told) -> Option<f64> {
-    ratio(told.done?, told.elapsed?).filter(|&rate| rate > 0.0)
+    ratio(settled(told)?, told.elapsed?).filter(|&rate| rate > 0.0)
 }
 
 /// The pace between the lines where it shows that the average is that of a resumed job.
@@ -179,14 +189,14 @@ fn eta(told: &Told, rate: &Answer<f64>, finished: Option<bool>) -> Answer<Bounds
     if finished == Some(true) {
         return Answer::Known(Bounds { low: Some(0.0), mid: 0.0, high: Some(0.0) });
     }
-    let Some(done) = told.done else { return Answer::unknown("nothing says how much is done") };
+    let Some(settled) = settled(told) else { return Answer::unknown("nothing says how much is done") };
     let Some(total) = told.total else { return Answer::unknown("the total is not known: give it with --total") };
     let rate = match (rate.get(), rate.reason()) {
         (Some(rate), _) if rate > 0.0 => rate,
         (_, Some(reason)) => return Answer::unknown(reason.to_owned()),
         _ => return Answer::unknown("the rate is 0"),
     };
-    let left = (total - done).max(0.0);
+    let left = (total - settled).max(0.0);
     let resumed = since_resume(told);
     // The average is no reason for anything once it is known to be that of a resume.
     let rates = [Some(rate), between_lines(told), average(told).filter(|_| resumed.is_none())];
@@ -289,6 +299,18 @@ mod tests {
         assert_eq!((judge(&told).finished.get(), judge(&told).eta.get().unwrap().mid), (Some(true), 0.0));
         let told = Told { finished: Some(false), ..told };
         assert_eq!(judge(&told).eta.get().unwrap().high, Some(0.0), "never negative");
+    }
+
+    #[test]
+    fn what_failed_apart_from_what_is_done_does_not_come_again() {
+        let told = |done, failed, failures_apart| {
+            let told = line(done, 600.0, (0.0, 0.0));
+            judge(&Told { total: Some(100.0), failed: Some(failed), first: None, failures_apart, ..told })
+        };
+        assert_eq!(told(90.0, 10.0, true).finished.get(), Some(true));
+        assert_eq!(told(50.0, 40.0, true).eta.get().unwrap().mid.round(), 67.0, "ten are left, at 90 in ten minutes");
+        assert_eq!(told(50.0, 40.0, false).eta.get().unwrap().mid.round(), 600.0, "among the fifty");
+        assert_eq!(told(90.0, 40.0, true).finished.get(), Some(false), "more than there are: among them too");
     }
 
     #[test]

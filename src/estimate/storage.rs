@@ -18,6 +18,8 @@ pub struct Written {
     pub bytes: f64,
     /// Items done or failed.
     pub settled: f64,
+    /// Those that failed: of them nothing more will come.
+    pub failed: f64,
     /// Tokens of the done items.
     pub tokens: Option<f64>,
 }
@@ -33,7 +35,7 @@ pub struct Work {
 
 /// Bytes at the end of an output that grows; `None` before anything is settled.
 pub fn projected(written: Written, total: f64, tokens_per_item: Option<Bounds>) -> Option<Bounds> {
-    let Written { bytes, settled, tokens } = written;
+    let Written { bytes, settled, failed, tokens } = written;
     if settled <= 0.0 {
         return None;
     }
@@ -42,7 +44,8 @@ pub fn projected(written: Written, total: f64, tokens_per_item: Option<Bounds>) 
     let (Some(tokens), Some(per_item)) = (tokens.filter(|tokens| *tokens > 0.0), tokens_per_item) else {
         return Some(Bounds::only(by_items));
     };
-    let at_end = per_item.map(|per_item| (bytes / tokens * (per_item * total).max(tokens)).max(bytes));
+    let good = (total - failed).max(0.0);
+    let at_end = per_item.map(|per_item| (bytes / tokens * (per_item * good).max(tokens)).max(bytes));
     Some(Bounds { low: at_end.low.map(|low| low.min(by_items).max(bytes)), ..at_end })
 }
 
@@ -106,13 +109,21 @@ mod tests {
 
     #[test]
     fn the_unfinished_are_on_the_disk_too() {
-        let written = Written { bytes: 3e6, settled: 300.0, tokens: Some(300.0 * 1066.0) };
+        let written = Written { bytes: 3e6, settled: 300.0, failed: 0.0, tokens: Some(300.0 * 1066.0) };
         let plain = projected(written, 25_000.0, None).unwrap();
         assert_eq!(plain, Bounds::only(3e6 / 300.0 * 25_000.0));
         let unbiased = projected(written, 25_000.0, Some(around(1800.0, 0.1))).unwrap();
         assert!((unbiased.mid / plain.mid - 1800.0 / 1066.0).abs() < 1e-9);
         assert!(unbiased.low.unwrap() <= plain.mid && unbiased.high.unwrap() > unbiased.mid);
         assert_eq!(projected(Written { settled: 0.0, ..written }, 10.0, None), None);
+    }
+
+    #[test]
+    fn of_items_that_failed_nothing_is_to_come() {
+        // Of 1000 items 399 failed and one is left.
+        let written = Written { bytes: 6e6, settled: 999.0, failed: 399.0, tokens: Some(600.0 * 1000.0) };
+        let end = projected(written, 1000.0, Some(around(1000.0, 0.1))).unwrap();
+        assert!((end.mid - 6e6 - 1e4).abs() < 1.0, "one item of 10 kB: {end:?}");
     }
 
     #[test]
@@ -145,7 +156,7 @@ mod tests {
         fn a_projection_is_never_below_what_is_there(
             bytes in 0.0..1e15f64, settled in 1.0..1e7f64, tokens in 0.0..1e10f64, total in 0.0..1e7f64, per_item in 0.1..1e5f64,
         ) {
-            let written = Written { bytes, settled, tokens: Some(tokens) };
+            let written = Written { bytes, settled, failed: 0.0, tokens: Some(tokens) };
             let end = projected(written, total, Some(around(per_item, 0.2))).unwrap();
             prop_assert!(end.mid >= bytes && end.low.unwrap_or(end.mid) >= bytes && end.low.unwrap_or(end.mid) <= end.mid);
             prop_assert!(end.high.unwrap_or(end.mid) >= end.mid && end.mid.is_finite());

@@ -77,6 +77,7 @@ impl Fields {
             done: number(done),
             total: number(total),
             failed: number(failed),
+            failures_apart: true,
             tokens: number(tokens),
             items_with_tokens: number(done),
             tokens_per_item: number(tokens_per_item),

@@ -202,6 +202,9 @@ impl Job {
             // Who writes there now is another one.
             return Answer::unknown("the job has ended");
         }
+        if let Some(reason) = self.why_not_measured() {
+            return Answer::unknown(reason.to_owned());
+        }
         let part = self.run.written.part.clone().unwrap_or(Answer::Known(1.0));
         part.and_then(|part| self.run.trend.written.read(now).map(|rate| rate * part))
     }
