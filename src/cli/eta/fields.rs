@@ -39,6 +39,9 @@ const ALIASES: [(&str, &str); 8] = [
 const TIMES: [&str; 8] =
     ["/timestamp", "/finished_at", "/completed_at", "/created_at", "/end_time", "/time", "/ts", "/created"];
 
+/// What failed, as the drop-in files name it: not among what is done. Of other names nobody knows whether they are.
+const FAILED: &str = "/failed";
+
 /// Where each field is looked for.
 #[derive(Debug, Clone)]
 pub struct Fields(Vec<Vec<Pointer>>);
@@ -77,7 +80,7 @@ impl Fields {
             done: number(done),
             total: number(total),
             failed: number(failed),
-            failures_apart: true,
+            failures_apart: self.has(text, FAILED)?,
             tokens: number(tokens),
             items_with_tokens: number(done),
             tokens_per_item: number(tokens_per_item),
@@ -89,6 +92,17 @@ impl Fields {
         };
         let says_something = told.done.is_some() || told.total.is_some() || told.finished.is_some();
         Ok(says_something.then_some(told))
+    }
+
+    /// Whether a number is there under this name.
+    fn has(&self, text: &[u8], name: &str) -> Result<bool, Malformed> {
+        let pointer = Pointer::new(name);
+        if !self.0.iter().any(|pointers| pointers.contains(&pointer)) {
+            return Ok(false);
+        }
+        let mut found = [None];
+        scan(text, &[pointer], &mut found)?;
+        Ok(found.into_iter().flatten().any(|raw: Raw<'_>| raw.count().is_some()))
     }
 
     /// The last whole line that says how much is done, with where the first one stood.
@@ -136,6 +150,8 @@ mod tests {
         let text = br#"{"epoch": 2.5, "global_step": "20", "max_steps": 40, "a": {"b": 7}, "errors": null}"#;
         let told = Fields::default().read(text).unwrap().unwrap();
         assert_eq!((told.done, told.total, told.failed), (Some(20.0), Some(40.0), None));
+        let apart = |text: &[u8]| Fields::default().read(text).unwrap().unwrap().failures_apart;
+        assert!(apart(b"{\"done\": 1, \"failed\": 2}") && !apart(b"{\"done\": 1, \"errors\": 2}"));
         let mut fields = Fields::default();
         fields.set("done", "/a/b").unwrap();
         fields.set("errors", "epoch").unwrap();
