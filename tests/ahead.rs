@@ -260,13 +260,16 @@ fn of_an_output_that_cannot_be_read_only_the_items_that_are_left_are_to_come() {
 #[test]
 fn an_output_whose_volume_hangs_has_no_old_bytes() {
     let mut run = Run::new(config(4, false), 1000.0);
-    assert!(job(&run.go(500), "synth").output_bytes.get().is_some());
+    let before = run.go(500);
+    assert!(job(&before, "synth").output_bytes.get().is_some());
+    assert!(job(&before, "synth").storage.bytes_per_second.get().is_some());
     let failure = longhaul::model::Failure::new(longhaul::model::FailureKind::Timeout, "/data hangs");
     run.see(SourceId::outputs(&JobName::new("synth")), Fact::Failed { failure });
     let snapshot = run.see(SourceId::own(), Fact::Tick).unwrap();
     let synth = job(&snapshot, "synth");
     assert_eq!(synth.output_bytes.reason(), Some("/data hangs"));
     assert_eq!(synth.storage.files.reason(), Some("/data hangs"));
+    assert_eq!(synth.storage.bytes_per_second.reason(), Some("/data hangs"), "a pace to now would sink");
     let output = &synth.outputs[0];
     assert_eq!((output.bytes, output.mountpoint.as_deref()), (None, Some("/data")), "it is still where it was");
     assert!(job(&run.go(20), "synth").output_bytes.get().is_some(), "and it is back");

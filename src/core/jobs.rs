@@ -26,7 +26,7 @@ use crate::estimate::pace::Pace;
 use crate::estimate::revision::Picture;
 use crate::estimate::stall::{Counts, Stall};
 use crate::model::job::{Lengths, OutputReading, Reading};
-use crate::model::snapshot::{JobState, ProcessState, ProcessView};
+use crate::model::snapshot::{JobState, ProcessState, ProcessView, TimeoutView};
 use crate::model::volume::Mount;
 use crate::model::{Answer, SourceId, Time};
 use crate::text;
@@ -309,6 +309,11 @@ impl Job {
     /// What is followed of the run beside its count.
     pub const fn trend(&self) -> &Trend {
         &self.run.trend
+    }
+
+    /// Whether its client gives up on its longest answers; after the end what runs is another client's.
+    pub fn answers_cut(&self, tokens_per_second: Option<f64>) -> Option<TimeoutView> {
+        self.run.trend.timeout(tokens_per_second).filter(|_| self.run.ended.is_none())
     }
 
     /// How long it may stand still: as configured, and longer where its own pace explains more.

@@ -475,12 +475,7 @@ impl World {
             process: job.process_view(at, unix),
             outlook: self.outlook(job, &forecast, at),
             throughput: self.throughput(job, at),
-            // What runs now is another client's.
-            timeout: job
-                .ended()
-                .is_none()
-                .then(|| job.trend().timeout(self.job_tokens_per_second(job, at).get()))
-                .flatten(),
+            timeout: job.answers_cut(self.job_tokens_per_second(job, at).get()),
             outputs: self.output_views(job),
             engines: self.engines_of(job).map(|engine| engine.name().clone()).collect(),
             phase: merged.phase.clone(),

@@ -32,7 +32,7 @@ pub(super) static ROWS: &[Family] = &[
         kind: Gauge,
         labels: &["job_name"],
         help: "Bytes that the job writes per second, over the last minutes: its part by items where other jobs write to the \
-               same path. Absent after the end.",
+               same path. Absent after the end, and while the paths cannot be measured.",
         read: |snapshot, out| per_job(snapshot, out, |job| job.storage.bytes_per_second.get()),
     },
     Family {
@@ -136,7 +136,7 @@ pub(super) static ROWS: &[Family] = &[
         kind: Gauge,
         labels: &["job_name"],
         help: "Requests that were aborted when they were the oldest in flight, as by a timeout of the client. Absent while \
-               there is no such pattern.",
+               there is no such pattern, and after the end.",
         read: |snapshot, out| per_job(snapshot, out, |job| job.timeout.map(|timeout| timeout.requests)),
     },
     Family {

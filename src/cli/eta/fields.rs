@@ -67,42 +67,32 @@ impl Fields {
 
     /// What one JSON value says; `None` where it says neither done nor total nor whether it has finished.
     pub fn read(&self, text: &[u8]) -> Result<Option<Told>, Malformed> {
-        let mut values: [Option<Raw<'_>>; FIELDS.len()] = [None; FIELDS.len()];
+        let mut values: [Option<(Raw<'_>, &Pointer)>; FIELDS.len()] = [None; FIELDS.len()];
         for (pointers, value) in self.0.iter().zip(&mut values) {
             let mut found: [Option<Raw<'_>>; 8] = [None; 8];
             scan(text, pointers, &mut found)?;
             // `finished` is a word, everything else a number.
-            *value = found.into_iter().flatten().find(|raw| raw.count().is_some() || raw.boolean().is_some());
+            let usable = |raw: &Raw<'_>| raw.count().is_some() || raw.boolean().is_some();
+            *value = found.into_iter().zip(pointers).find_map(|(raw, name)| Some((raw.filter(usable)?, name)));
         }
         let [done, total, failed, tokens, tokens_per_item, elapsed, rate, remaining, finished] = values;
-        let number = |raw: Option<Raw<'_>>| raw.and_then(Raw::count);
+        let number = |value: Option<(Raw<'_>, &Pointer)>| value.and_then(|(raw, _)| raw.count());
         let told = Told {
             done: number(done),
             total: number(total),
             failed: number(failed),
-            failures_apart: self.has(text, FAILED)?,
+            failures_apart: failed.is_some_and(|(_, name)| *name == Pointer::new(FAILED)),
             tokens: number(tokens),
             items_with_tokens: number(done),
             tokens_per_item: number(tokens_per_item),
             elapsed: number(elapsed),
             printed_rate: number(rate),
             printed_remaining: number(remaining),
-            finished: finished.and_then(Raw::boolean),
+            finished: finished.and_then(|(raw, _)| raw.boolean()),
             ..Told::default()
         };
         let says_something = told.done.is_some() || told.total.is_some() || told.finished.is_some();
         Ok(says_something.then_some(told))
-    }
-
-    /// Whether a number is there under this name.
-    fn has(&self, text: &[u8], name: &str) -> Result<bool, Malformed> {
-        let pointer = Pointer::new(name);
-        if !self.0.iter().any(|pointers| pointers.contains(&pointer)) {
-            return Ok(false);
-        }
-        let mut found = [None];
-        scan(text, &[pointer], &mut found)?;
-        Ok(found.into_iter().flatten().any(|raw: Raw<'_>| raw.count().is_some()))
     }
 
     /// The last whole line that says how much is done, with where the first one stood.

@@ -411,3 +411,46 @@ fn a_full_bar_is_no_end_while_the_process_lives() {
     job.tick(None, at(1301.0));
     assert_eq!(job.state(at(1301.0)), JobState::Finished);
 }
+
+/// The alert told people for a day to raise the timeout of a client that was gone.
+#[test]
+fn whose_answers_were_cut_is_not_said_after_the_end() {
+    let mut job = job();
+    see(&mut job, &log(100.0, 100.0), 1100.0);
+    // A hundred slots; answers of 20 to 4,000 tokens that are given up at 1,200.
+    let length = |nth: u32| 20.0 + 4000.0 * (f64::from(nth * 7919 % 1009) / 1009.0).powi(6);
+    let mut slots: Vec<(f64, f64)> = (0..100).map(|nth| (0.0, length(nth))).collect();
+    let (mut begun, mut held, mut aborted) = (100, 0.0, 0.0);
+    for step in 0..12_000 {
+        for slot in &mut slots {
+            (slot.0, held) = (slot.0 + 1.0, held + 1.0);
+            if slot.0 >= slot.1.min(1200.0) {
+                if slot.0 < slot.1 {
+                    aborted += 1.0
+                } else {
+                    held -= slot.0
+                }
+                (*slot, begun) = ((0.0, length(begun)), begun + 1);
+            }
+        }
+        if step % 20 == 0 {
+            let look = Look {
+                generated: 100.0 * f64::from(step),
+                running: 100.0,
+                waiting: 0.0,
+                finished: None,
+                finished_tokens: None,
+                aborted: Some(aborted),
+                lost: 0.0,
+                held: Some(held),
+                by_length: None,
+            };
+            job.looked(look, Conditions::default(), at(1100.0 + f64::from(step) / 20.0));
+        }
+    }
+    assert!(job.answers_cut(None).is_some());
+    see(&mut job, &Reading { finished: Some(true), ..log(1000.0, 1000.0) }, 1800.0);
+    job.tick(None, at(2000.0));
+    assert!(job.ended().is_some());
+    assert_eq!(job.answers_cut(None), None);
+}
