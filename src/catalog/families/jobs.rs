@@ -359,7 +359,7 @@ pub(super) static ROWS: &[Family] = &[
         kind: Gauge,
         labels: &["job_name", "bound"],
         help: "Bytes under the job's output paths at its end: by the configured size, else bytes so far per token times the \
-               tokens of all items at the end, the unfinished ones accounted for; per item where no tokens are known.",
+               tokens of all items at the end but the failed, the unfinished accounted for; per item where no tokens are known.",
         read: |snapshot, out| per_bound(snapshot, out, |job| &job.projected_output_bytes),
     },
 ];
