@@ -19,6 +19,16 @@ pub const MARKS: [u8; 8] = [1, 2, 5, 10, 25, 50, 75, 90];
 /// A mark that is passed by more than this share of itself is missed.
 const LATE: f64 = 0.2;
 
+/// A run is seen from its start on when no more than this share was settled at first.
+const AT_ITS_START: f64 = 0.01;
+
+/// The pace of less than this share of a run is not that of the run.
+const SEEN: f64 = 0.2;
+
+/// Of what was settled this share is left when it is another run. A little less is none: a file is cut back to its last whole
+/// line, or a repeated item is found out.
+const ANOTHER_RUN: f64 = 0.5;
+
 /// Runs that are kept of one job, and of all.
 const RUNS_OF_JOB: usize = 20;
 const RUNS: usize = 500;
@@ -75,15 +85,34 @@ pub struct FinishedRun {
     /// Bytes of its output.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes: Option<f64>,
+    /// Where it stood when it was first seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub first: Option<First>,
     /// Its forecasts.
     pub scores: Vec<Score>,
 }
 
+/// The first look at a run: what had been there before was made by nobody knows when, as after a resume.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct First {
+    /// When.
+    pub at: f64,
+    /// Items settled then.
+    pub settled: f64,
+}
+
 impl FinishedRun {
-    /// Items per second over the run.
+    /// Items per second, of a run that was seen from its start on by all of them, else by those that were seen, unless they
+    /// are too few.
     pub fn items_per_second(&self) -> Option<f64> {
-        let seconds = self.ended - self.started?;
-        (seconds > 0.0 && self.items > 0.0).then(|| self.items / seconds)
+        let first = self.first.or_else(|| Some(First { at: self.started?, settled: 0.0 }))?;
+        let (items, since) = if first.settled <= AT_ITS_START * self.items {
+            (self.items, self.started.unwrap_or(first.at))
+        } else {
+            (self.items - first.settled, first.at)
+        };
+        let seconds = self.ended - since;
+        (seconds > 0.0 && items > 0.0 && items >= SEEN * self.items).then(|| items / seconds)
     }
 }
 
@@ -91,6 +120,8 @@ impl FinishedRun {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Underway {
     started: Option<f64>,
+    #[serde(default)]
+    first: Option<First>,
     settled: f64,
     marks: Vec<Mark>,
     /// When it was last recorded.
@@ -139,9 +170,12 @@ impl Ledger {
             return;
         }
         let run = self.underway.entry(job.clone()).or_default();
-        // Half an item: counts are whole numbers.
-        if standing.settled + 0.5 < run.settled {
+        if standing.settled < ANOTHER_RUN * run.settled {
             *run = Underway::default();
+        }
+        // Of runs that an earlier version of ours began to follow it is not known.
+        if run.first.is_none() && run.seen == 0.0 {
+            run.first = Some(First { at: now, settled: standing.settled });
         }
         run.seen = now;
         run.settled = standing.settled;
@@ -166,6 +200,7 @@ impl Ledger {
     pub fn shift(&mut self, seconds: f64) {
         for run in self.underway.values_mut() {
             run.started = run.started.map(|started| started + seconds);
+            run.first = run.first.map(|first| First { at: first.at + seconds, ..first });
             run.seen += seconds;
             run.marks.iter_mut().for_each(|mark| mark.at += seconds);
         }
@@ -176,7 +211,16 @@ impl Ledger {
         let Some(run) = self.underway.remove(job) else { return false };
         let scores = run.marks.iter().filter_map(|mark| score(mark, outcome.ended)).collect();
         let Outcome { ended, items, tokens, bytes } = outcome;
-        self.finished.push(FinishedRun { job: job.clone(), started: run.started, ended, items, tokens, bytes, scores });
+        self.finished.push(FinishedRun {
+            job: job.clone(),
+            started: run.started,
+            ended,
+            items,
+            tokens,
+            bytes,
+            first: run.first,
+            scores,
+        });
         let of_job = |run: &FinishedRun| run.job == *job;
         let oldest = if self.finished.iter().filter(|run| of_job(run)).count() > RUNS_OF_JOB {
             self.finished.iter().position(of_job)
@@ -336,6 +380,32 @@ mod tests {
             ledger.finish(&name, ended(1.0));
         }
         assert_eq!(ledger.finished().len(), 100 + RUNS_OF_JOB);
+    }
+
+    /// Lines from before a resume were taken for made since: the stage after it was planned with a tenth of its time.
+    #[test]
+    fn what_was_there_at_the_first_look_is_no_pace() {
+        for (settled, pace) in [(0.0, Some(1.0)), (10.0, Some(1.0)), (700.0, Some(0.3)), (900.0, None), (1000.0, None)]
+        {
+            let mut ledger = Ledger::default();
+            ledger.record(&job(), Standing { started: Some(4000.0), ..standing(settled, 900.0) }, 4000.0);
+            ledger.shift(100.0);
+            ledger.finish(&job(), ended(5100.0));
+            assert_eq!(ledger.finished()[0].items_per_second(), pace, "{settled}");
+        }
+    }
+
+    /// The bytes of a job that nobody counts fell by one, and its forecasts were gone.
+    #[test]
+    fn a_little_less_is_no_other_run() {
+        let mut ledger = Ledger::default();
+        for second in 0..1000 {
+            let now = f64::from(second);
+            let settled = now - if second % 7 == 0 { 5.0 } else { 0.0 };
+            ledger.record(&job(), standing(settled.max(0.0), 1000.0 - now), now);
+        }
+        ledger.finish(&job(), ended(1000.0));
+        assert_eq!(ledger.finished()[0].scores.len(), 8);
     }
 
     fn named(number: u32) -> JobName {
