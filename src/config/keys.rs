@@ -60,7 +60,7 @@ pub const ROOT: Section = Section {
         key("alerting", "a mapping", "", "Which rules are evaluated, and by whom."),
         key("notify", "a mapping", "", "Where notifications go."),
         key("limits", "a mapping", "", "What bounds the memory."),
-        key("poll_interval", "a duration", "5s", "How often files and volumes are looked at."),
+        key("poll_interval", "a duration", "5s", "How often files and volumes are looked at, 100ms to 10m."),
         key("retain_finished", "a duration", "24h", "How long the series of a finished job stay."),
     ],
 };
@@ -79,7 +79,7 @@ pub const ENGINE: Section = Section {
         ),
         ADD_BEARER,
         ADD_CA,
-        key("interval", "a duration", "5s", "From scrape to scrape."),
+        key("interval", "a duration", "5s", "From scrape to scrape, 100ms to 10m."),
         key("timeout", "a duration", "10s", "For one scrape: a saturated engine can take seconds to answer."),
     ],
 };

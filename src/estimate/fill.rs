@@ -186,12 +186,15 @@ impl Swings {
 }
 
 impl Window {
-    /// Keeps the sample if it is far enough from the one before it.
+    /// Keeps the sample if it is far enough from the one before it. Where they come rarely the window is longer, or two of
+    /// them would never span what a slope takes.
     fn keep(&mut self, avail: f64, at: Time, spacing: Duration, window: Duration) {
         // Half of the spacing is tolerated, or polls every 10 s would be kept every 20 s.
         if self.samples.back().is_some_and(|&(last, _)| at.since(last) + spacing / 4 < spacing) {
             return;
         }
+        let apart = self.samples.back().map_or(Duration::ZERO, |&(last, _)| at.since(last));
+        let window = window.max(apart * 3);
         self.samples.push_back((at, avail));
         let is_over = |samples: &VecDeque<(Time, f64)>| {
             samples.len() > MOST_SAMPLES || samples.front().is_some_and(|&(first, _)| at.since(first) > window)
@@ -257,6 +260,24 @@ mod tests {
         let (_, slope, full) = answers.last().copied().unwrap();
         assert!((slope.unwrap() - 1e8).abs() < 1e3);
         assert!((full.unwrap() - (500.0 * GB - 1e8 * 3595.0) / 1e8).abs() < 1.0);
+    }
+
+    /// Of two samples ten minutes apart, and a moment less for the second time, nothing was ever said.
+    #[test]
+    fn polls_ten_minutes_apart_are_enough_for_a_slope() {
+        for every in [300.0, 450.0, 599.9, 600.1] {
+            let mut fill = Fill::default();
+            let known = (0..40).map(|poll| {
+                let now = f64::from(poll) * every;
+                fill.record(500.0 * GB - 1e7 * now, 1000.0 * GB, Time::from_seconds(now));
+                fill.bytes_per_second().get()
+            });
+            let known: Vec<_> = known.skip(3).collect();
+            assert!(
+                known.iter().all(|slope| slope.is_some_and(|slope| (slope - 1e7).abs() < 1.0)),
+                "{every}: {known:?}"
+            );
+        }
     }
 
     #[test]

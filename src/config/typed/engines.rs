@@ -7,7 +7,7 @@ use super::super::keys;
 use super::super::problem::{Problems, quote};
 use super::super::reader::Map;
 use super::super::values::{self, Url};
-use super::{Names, set, span};
+use super::{LONGEST_INTERVAL, Names, SHORTEST_INTERVAL, set, span};
 use crate::model::EngineName;
 
 /// An engine that jobs may refer to.
@@ -63,9 +63,8 @@ fn one(map: &Map<'_>, name: Option<EngineName>, problems: &mut Problems) -> Opti
     let bearer_token_file = map.value("bearer_token_file", problems, values::path);
     let ca_file = map.value("ca_file", problems, values::path);
     let (mut interval, mut timeout) = (Duration::from_secs(5), Duration::from_secs(10));
-    let shortest = Duration::from_millis(100);
-    set(&mut interval, map.value("interval", problems, span(shortest, Duration::from_secs(3600))));
-    set(&mut timeout, map.value("timeout", problems, span(shortest, Duration::from_secs(300))));
+    set(&mut interval, map.value("interval", problems, span(SHORTEST_INTERVAL, LONGEST_INTERVAL)));
+    set(&mut timeout, map.value("timeout", problems, span(SHORTEST_INTERVAL, Duration::from_secs(300))));
     if !patterns.is_empty() {
         let name = name.filter(|_| file_sd.len() == patterns.len())?;
         return Some(Source::Pool(Pool { name, file_sd, bearer_token_file, ca_file, interval, timeout }));

@@ -22,6 +22,11 @@ use super::reader::{Field, Map};
 use super::tree::Node;
 use super::values;
 
+/// From poll to poll, and from scrape to scrape. What is looked at less often than each ten minutes is not watched: an
+/// alert would come after what it warns of, and rates would be of another hour.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(600);
+
 /// What a file says.
 #[derive(Debug)]
 pub struct Read {
@@ -65,8 +70,7 @@ pub fn check(root: &Rc<Node>, problems: &mut Problems) -> Read {
     alerting::read(&map, &mut config.alerting, problems);
     notify::read(&map, &config.alerting, &mut config.notify, problems);
     limits(&map, &mut config.limits, problems);
-    let hour = Duration::from_secs(3600);
-    set(&mut config.poll_interval, map.value("poll_interval", problems, span(Duration::from_millis(100), hour)));
+    set(&mut config.poll_interval, map.value("poll_interval", problems, span(SHORTEST_INTERVAL, LONGEST_INTERVAL)));
     // A year as humantime counts it, so that the message says "1year".
     let year = Duration::from_secs(31_557_600);
     set(&mut config.retain_finished, map.value("retain_finished", problems, span(Duration::ZERO, year)));
