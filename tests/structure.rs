@@ -29,7 +29,7 @@ const fn shell(module: &'static str, may_use: &'static [&'static str]) -> Rule {
 const RULES: &[Rule] = &[
     pure("model", &[]),
     pure("catalog", &["model"]),
-    pure("estimate", &["model", "config"]),
+    pure("estimate", &["model", "config", "text"]),
     pure("alerts", &["model", "catalog", "config"]),
     // Only deciding: the sender and the mail below are no business of the core.
     pure("core", &["model", "config", "estimate", "alerts", "notify", "text", "words"]),

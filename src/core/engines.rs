@@ -48,8 +48,12 @@ pub struct Engine {
     discovered: bool,
     /// Scrapes further apart have no rate between them.
     longest_gap: Duration,
-    /// Before the last scrape was such a gap.
-    unwatched: bool,
+    /// Before the last scrape was such a gap, or another process.
+    #[serde(alias = "unwatched")]
+    broke_off: bool,
+    /// The last one took too long, and none before it is overdue.
+    #[serde(default)]
+    late: bool,
     /// This run of ours scraped it.
     scraped: bool,
     up: bool,
@@ -80,7 +84,8 @@ impl Engine {
             pool: None,
             discovered: config.discovered,
             longest_gap: SHORTEST_GAP.max(config.interval.saturating_mul(MISSED_SCRAPES)),
-            unwatched: false,
+            broke_off: false,
+            late: false,
             scraped: false,
             up: false,
             reason: None,
@@ -105,7 +110,7 @@ impl Engine {
     fn resume(&mut self, before: Self) {
         let (url, pool) = (std::mem::take(&mut self.url), self.pool.take());
         let (discovered, longest_gap) = (self.discovered, self.longest_gap);
-        *self = Self { url, pool, discovered, longest_gap, unwatched: false, ..before };
+        *self = Self { url, pool, discovered, longest_gap, broke_off: false, late: false, ..before };
     }
 
     /// An earlier run of ours saw it answer then: if it does not now, it is down and not just never seen.
@@ -147,33 +152,38 @@ impl Engine {
         }
         // A rank that is not exposed any more must not keep its last rate.
         self.ranks.retain(|(model, rank), _| sample.models.get(model).is_some_and(|m| m.ranks.contains_key(rank)));
+        let mut sample = sample.clone();
         if verdict != Verdict::Doubtful {
-            self.record(sample, at);
+            self.record(&mut sample, at);
         }
-        self.unwatched = self.last_scrape.is_some_and(|last| at.since(last) > self.longest_gap);
-        if self.unwatched {
+        let unwatched = self.last_scrape.is_some_and(|last| at.since(last) > self.longest_gap);
+        self.broke_off = unwatched || verdict == Verdict::Restarted;
+        self.late = false;
+        if unwatched {
             // Nobody looked, or it did not answer. Its tokens count; a rate over the gap would be of no moment.
             self.ranks.values_mut().for_each(Rank::start_anew);
         }
         self.up = true;
         self.reason = None;
         self.last_scrape = Some(at);
-        self.sample = sample.clone();
+        self.sample = sample;
         self.doubtful = verdict == Verdict::Doubtful;
         if !self.doubtful {
             self.ran = self.sum(|rank| rank.running).unwrap_or(0.0);
         }
     }
 
-    fn record(&mut self, sample: &EngineSample, at: Time) {
+    /// Follows its counters; what was aborted is put into the sample as it shows.
+    fn record(&mut self, sample: &mut EngineSample, at: Time) {
         // Not whether it ever answered: that may have been to an earlier run of ours.
         let first = !std::mem::replace(&mut self.scraped, true);
         // SGLang before `realtime_tokens_total` counts tokens only when a request ends: better than nothing.
         let ranks = || sample.models.values().flat_map(|model| model.ranks.values());
         let live = ranks().any(|rank| rank.generation_tokens.is_some());
-        for (model, ModelSample { ranks }) in &sample.models {
+        for (model, ModelSample { ranks }) in &mut sample.models {
             for (rank, sample) in ranks {
                 let rank = self.ranks.entry((model.clone(), rank.clone())).or_default();
+                sample.unfinished = rank.aborted(sample);
                 let tokens = if live { sample.generation_tokens } else { sample.finished_tokens };
                 let (new, ended) = rank.record(sample, tokens, at, first);
                 self.tokens += new;
@@ -183,13 +193,15 @@ impl Engine {
     }
 
     /// A failed scrape.
-    pub fn failed(&mut self, failure: &Failure) {
+    pub fn failed(&mut self, failure: &Failure, at: Time) {
         self.up = false;
         self.reason = Some(failure.message.clone());
         // Silence may be a batch that takes its time; what is refused or broken is gone.
-        if !matches!(failure.kind, FailureKind::Timeout | FailureKind::Internal) {
+        let is_silent = matches!(failure.kind, FailureKind::Timeout | FailureKind::Internal);
+        if !is_silent {
             self.restarts.was_gone();
         }
+        self.late = is_silent && self.last_scrape.is_some_and(|last| at.since(last) <= self.longest_gap);
     }
 
     /// Tokens generated since the first scrape, growing through restarts; unknown while none was seen.
@@ -215,11 +227,15 @@ impl Engine {
             finished_tokens: sum(|rank| rank.finished_tokens).and(finished).map(|_| self.ended.tokens),
             aborted: sum(|rank| rank.unfinished).map(|_| self.ended.aborted),
             lost: self.lost,
-            held: sum(|rank| rank.generation_tokens)
-                .zip(sum(|rank| rank.finished_tokens))
-                .map(|(all, finished)| all - finished),
+            held: self.held(),
             by_length: self.finished_by_length(),
         })
+    }
+
+    /// Tokens that its process generated and that no finished request explains.
+    fn held(&self) -> Option<f64> {
+        let (all, finished) = (self.sum(|rank| rank.generation_tokens), self.sum(|rank| rank.finished_tokens));
+        all.zip(finished).map(|(all, finished)| all - finished)
     }
 
     /// How long all finished answers were, where every rank that counts them says so.
@@ -244,14 +260,23 @@ impl Engine {
             running,
             waiting,
             kv_cache_usage: sum(|rank| rank.kv_cache_usage).map(|all| all / count),
+            held: self.held(),
+            aborted: sum(|rank| rank.unfinished),
             preemptions: sum(|rank| rank.preemptions),
             prompt_tokens: sum(|rank| rank.prompt_tokens),
         })
     }
 
-    /// Nobody looked at it, or it did not answer, for too long before its last scrape.
-    pub const fn was_unwatched(&self) -> bool {
-        self.unwatched
+    /// What went before its last scrape is not what goes on: nobody looked at it, or it did not answer, for too long, or it
+    /// was restarted.
+    pub const fn broke_off(&self) -> bool {
+        self.broke_off
+    }
+
+    /// Its last scrape took too long, as now and then of a saturated engine: what comes next most likely goes on from the
+    /// one before.
+    pub const fn is_late(&self) -> bool {
+        self.late
     }
 
     /// Whether its last scrape was good.
@@ -299,7 +324,7 @@ impl Engine {
         let by_rank = named.iter().any(|(_, rate)| !rate.is_empty());
         let mut sum = None;
         for (_, rate) in if by_rank { named } else { whole } {
-            match rate.read(now) {
+            match rate.read(self.longest_gap, now) {
                 Answer::Known(rate) => sum = Some(sum.unwrap_or(0.0) + rate),
                 Answer::Unknown { .. } if rate.is_empty() && !by_rank => {}
                 unknown @ Answer::Unknown { .. } => return unknown,

@@ -245,6 +245,12 @@ impl Job {
         }
     }
 
+    /// One of the job's engines has not answered in time, and may only be slow to.
+    pub fn engine_late(&mut self) {
+        self.run.eta.engine_late();
+        self.run.trend.engine_late();
+    }
+
     /// One of the job's engines did not answer, or nobody asked it for a while.
     pub fn engine_down(&mut self) {
         self.run.eta.engine_down();
@@ -254,7 +260,7 @@ impl Job {
     /// Some of its engines are others than before, or there are more or fewer.
     pub fn engines_changed(&mut self) {
         self.run.eta.engines_changed();
-        self.run.trend.engine_down();
+        self.run.trend.engines_changed();
         self.run.moves.engines_changed();
     }
 

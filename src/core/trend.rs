@@ -60,8 +60,9 @@ impl Trend {
     pub fn looked(&mut self, look: Look, conditions: Conditions, baseline: &[Baseline], at: Time) {
         self.running = Some(look.running);
         self.drift.record(conditions, baseline, at);
-        if let (Some(held), Some(aborted)) = (look.held, look.aborted) {
-            self.cut.record(cut::Look { held, aborted, running: look.running });
+        if let (Some(held), Some(aborted), Some(by_length)) = (conditions.held, conditions.aborted, look.by_length) {
+            let Look { generated, running, .. } = look;
+            self.cut.record(cut::Look { at, generated, held, aborted, running, by_length });
         }
         if let (Some(tokens), Some(finished)) = (conditions.prompt_tokens, look.finished) {
             let requests = finished + look.aborted.unwrap_or(0.0) + look.running;
@@ -69,12 +70,22 @@ impl Trend {
         }
     }
 
+    /// One of the job's engines has not answered in time.
+    pub fn engine_late(&mut self) {
+        self.drift.skip();
+    }
+
     /// One of the job's engines did not answer, or nobody asked it for a while.
     pub fn engine_down(&mut self) {
         self.running = None;
         self.drift.pause();
-        self.cut.start_anew();
         self.prompts.before = None;
+    }
+
+    /// Some of its engines are others than before, or there are more or fewer.
+    pub fn engines_changed(&mut self) {
+        self.engine_down();
+        self.cut.start_anew();
     }
 
     /// Prompt tokens of a request.

@@ -210,7 +210,7 @@ impl World {
                 self.sources.failed(source, took, failure);
             }
             Fact::Xids { xids } => self.gpus.xids(xids),
-            Fact::Failed { failure } => self.failed(source, took, failure),
+            Fact::Failed { failure } => self.failed(source, failure, (took, at)),
             // The core's, not the world's.
             Fact::Kept { .. } | Fact::Silenced { .. } | Fact::SilenceExpired { .. } => {}
             Fact::Worker { worker, up, restarts } => {
@@ -248,8 +248,12 @@ impl World {
             if engines.last().is_none_or(|last| last.name() != engine) {
                 continue;
             }
-            if engines.iter().any(|engine| engine.was_unwatched()) {
+            if engines.iter().any(|engine| engine.broke_off()) {
                 job.engine_down();
+            }
+            // Half of a sum is none: the next look that is whole is of a longer time.
+            if engines.iter().any(|engine| engine.is_late()) {
+                continue;
             }
             let looks = engines.iter().map(|engine| engine.look(at));
             let conditions = engines.iter().map(|engine| engine.conditions());
@@ -285,13 +289,14 @@ impl World {
         self.roster.all_mut().filter(its).for_each(Job::engines_changed);
     }
 
-    fn failed(&mut self, source: &SourceId, took: Option<u64>, failure: &Failure) {
+    fn failed(&mut self, source: &SourceId, failure: &Failure, (took, at): (Option<u64>, Time)) {
         if let Some(name) = source.as_str().strip_prefix("engine/").map(EngineName::new)
             && let Some(engine) = self.engines.get_mut(&name)
         {
-            engine.failed(failure);
+            engine.failed(failure, at);
             let engine = &*engine;
-            self.roster.all_mut().filter(|job| engine.serves(&job.config)).for_each(Job::engine_down);
+            let tell = if engine.is_late() { Job::engine_late } else { Job::engine_down };
+            self.roster.all_mut().filter(|job| engine.serves(&job.config)).for_each(tell);
         }
         if *source == SourceId::gpus() {
             self.gpus.nvml_failed(&failure.message);

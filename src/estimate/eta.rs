@@ -29,6 +29,7 @@ mod curve;
 mod earlier;
 mod ended;
 mod flight;
+mod gaps;
 mod histogram;
 mod items;
 mod lag;
@@ -58,7 +59,6 @@ mod midway;
 mod tests;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -67,8 +67,7 @@ use crate::model::snapshot::EstimateMode;
 use crate::model::{Answer, Bounds, Time};
 pub use bytes::Bytes;
 pub use earlier::{Earlier, Lesson};
-use ended::Bucket;
-pub use ended::ByLength;
+pub use ended::{Bucket, ByLength};
 use flight::{Flight, MET_PIECES};
 use items::Items;
 use lag::Lag;
@@ -171,6 +170,8 @@ pub struct Eta {
     failed_then: f64,
     /// The last look, unless the engines did not answer since.
     looked_at: Option<Time>,
+    /// They have not answered in time since.
+    unanswered: bool,
     scraped_at: Option<Time>,
     /// Lengths that were told, and when: those after the last look wait for the next.
     told: VecDeque<(Time, u32)>,
@@ -394,7 +395,7 @@ impl Eta {
         if self.finished_at.len() > MOST_LOOKS {
             self.finished_at.pop_front();
         }
-        self.looked_at = Some(at);
+        (self.looked_at, self.unanswered) = (Some(at), false);
         self.scraped_at = Some(at);
         self.then = self.evidence;
         self.changed = true;
@@ -432,52 +433,6 @@ impl Eta {
             self.order.add(bucket.clamp(length), None);
             point += 1.0;
         }
-    }
-
-    /// The engines did not answer, or nobody asked them: the time until they do again is no time in which anything is known to move.
-    pub fn engine_down(&mut self) {
-        self.throughput.pause();
-        self.standstill.unanswered();
-        self.looked_at = None;
-    }
-
-    /// Seconds in which the engines stood still or did not answer, once they were seen to move.
-    pub fn stood(&self) -> Option<f64> {
-        self.standstill.seconds()
-    }
-
-    /// Nobody looked for so long: what came meanwhile is no pace, and the silence is not the job's.
-    ///
-    /// Which requests ended in the gap, and which began, nobody saw, so those in flight are accounted for anew from the
-    /// next scrape on. The lengths of finished answers and the engine's speed hold as they were measured.
-    pub fn unwatched(&mut self, gap: Duration) {
-        self.plain.unwatched(gap);
-        self.items.unwatched(gap);
-        self.follow_anew();
-        self.made = None;
-        self.changed = true;
-    }
-
-    /// Other engines work for the job: what those had counted that came, or that are gone, is nothing that happened now.
-    pub fn engines_changed(&mut self) {
-        self.share.skip();
-        self.standstill.begin_anew();
-        self.scraped_at = None;
-        self.follow_anew();
-    }
-
-    /// Those in flight are accounted for from the next scrape on.
-    fn follow_anew(&mut self) {
-        self.followed |= self.flight.last().is_some();
-        self.flight = Flight::default();
-        if let Some(spare) = &mut self.spare {
-            spare.0 = Flight::default();
-        }
-        self.before = None;
-        self.first_look = None;
-        (self.told_since, self.lag) = (0.0, Lag::default());
-        self.finished_at.clear();
-        self.engine_down();
     }
 
     /// Makes a new forecast if there is reason to, for a job of `total` items. Answers with the steps that it took, of which
@@ -541,7 +496,7 @@ impl Eta {
 
     /// Seconds that count from the making of a forecast: those in which something could move.
     fn passed(&self, made: Time, now: Time) -> f64 {
-        let until = match (self.looked_at, self.scraped_at) {
+        let until = match (self.looked_at.filter(|_| !self.unanswered), self.scraped_at) {
             (Some(looked), _) if self.starved => looked,
             // The engines do not answer: only what moves for all that says that time passes for the job.
             (None, Some(scraped)) => self.moved_at.map_or(scraped, |moved| moved.max(scraped)),

@@ -9,9 +9,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Answer, Time};
+use crate::text;
 
-/// Samples older than this are forgotten.
-pub const WINDOW: Duration = Duration::from_secs(60);
+/// Samples older than this are forgotten, but for the one just outside.
+const WINDOW: Duration = Duration::from_secs(60);
 
 /// No more samples than this are kept, whatever the scrape interval: at one a second a window is 60.
 const MAX_SAMPLES: usize = 128;
@@ -68,12 +69,15 @@ impl CounterRate {
     }
 
     /// Increase per second between the first and the last sample of the window.
-    pub fn read(&self, now: Time) -> Answer<f64> {
+    ///
+    /// Of a counter that was not sampled for `longest_gap` nothing is known.
+    pub fn read(&self, longest_gap: Duration, now: Time) -> Answer<f64> {
         let (Some(&(first_at, first)), Some(&(last_at, last))) = (self.samples.front(), self.samples.back()) else {
             return Answer::unknown("no scrape yet");
         };
-        if now.since(last_at) > WINDOW {
-            return Answer::unknown("no scrape for over a minute");
+        if now.since(last_at) > longest_gap {
+            let span = text::span(longest_gap.as_secs_f64());
+            return Answer::unknown(format!("no scrape for over {span}"));
         }
         let seconds = last_at.seconds_since(first_at);
         if seconds <= 0.0 {
@@ -89,6 +93,10 @@ mod tests {
 
     use super::*;
 
+    fn read(rate: &CounterRate, now: Time) -> Answer<f64> {
+        rate.read(WINDOW, now)
+    }
+
     fn at(seconds: f64) -> Time {
         Time::from_seconds(seconds)
     }
@@ -96,26 +104,26 @@ mod tests {
     #[test]
     fn a_steady_counter_a_freeze_and_a_restart() {
         let mut rate = CounterRate::default();
-        assert_eq!(rate.read(at(0.0)).reason(), Some("no scrape yet"));
+        assert_eq!(read(&rate, at(0.0)).reason(), Some("no scrape yet"));
         rate.record(1000.0, at(0.0));
-        assert_eq!(rate.read(at(0.0)).reason(), Some("one scrape so far"));
+        assert_eq!(read(&rate, at(0.0)).reason(), Some("one scrape so far"));
         for step in 1..=20 {
             assert_eq!(rate.record(1000.0 + 500.0 * f64::from(step), at(5.0 * f64::from(step))), 500.0);
         }
-        assert_eq!(rate.read(at(100.0)).get(), Some(100.0));
+        assert_eq!(read(&rate, at(100.0)).get(), Some(100.0));
         for step in 21..=40 {
             rate.record(11_000.0, at(5.0 * f64::from(step)));
         }
-        assert_eq!(rate.read(at(200.0)).get(), Some(0.0), "frozen");
+        assert_eq!(read(&rate, at(200.0)).get(), Some(0.0), "frozen");
         assert_eq!(rate.record(70.0, at(205.0)), 0.0, "it may be one bad value");
         assert_eq!(rate.record(570.0, at(210.0)), 570.0, "all of it is new after a restart");
-        assert_eq!(rate.read(at(210.0)).get(), Some(100.0), "never negative");
-        assert_eq!(rate.read(at(300.0)).reason(), Some("no scrape for over a minute"));
+        assert_eq!(read(&rate, at(210.0)).get(), Some(100.0), "never negative");
+        assert_eq!(read(&rate, at(300.0)).reason(), Some("no scrape for over 1 min"));
         assert_eq!(rate.record(9570.0, at(86_610.0)), 9000.0);
         rate.start_anew();
-        assert_eq!(rate.read(at(86_610.0)).reason(), Some("one scrape so far"), "no rate over a day");
+        assert_eq!(read(&rate, at(86_610.0)).reason(), Some("one scrape so far"), "no rate over a day");
         rate.record(10_070.0, at(86_615.0));
-        assert_eq!(rate.read(at(86_615.0)).get(), Some(100.0));
+        assert_eq!(read(&rate, at(86_615.0)).get(), Some(100.0));
     }
 
     #[test]
@@ -126,10 +134,20 @@ mod tests {
             let value = if step % 20 == 10 { 0.0 } else { 1e6 + 500.0 * f64::from(step) };
             counted += rate.record(value, at(5.0 * f64::from(step)));
             if step > 1 {
-                assert_eq!(rate.read(at(5.0 * f64::from(step))).get(), Some(100.0), "at {step}");
+                assert_eq!(read(&rate, at(5.0 * f64::from(step))).get(), Some(100.0), "at {step}");
             }
         }
         assert_eq!(counted, 59.0 * 500.0);
+    }
+
+    #[test]
+    fn a_counter_that_is_sampled_each_few_minutes_has_a_rate_between_its_samples() {
+        let (mut rate, gap) = (CounterRate::default(), Duration::from_secs(900));
+        for step in 0..=5 {
+            rate.record(30_000.0 * f64::from(step), at(300.0 * f64::from(step)));
+        }
+        assert_eq!(rate.read(gap, at(1799.0)).get(), Some(100.0));
+        assert_eq!(rate.read(gap, at(2401.0)).reason(), Some("no scrape for over 15 min"));
     }
 
     proptest! {
@@ -143,7 +161,7 @@ mod tests {
                 value = (value + dv).max(0.0);
                 rate.record(value, at(now));
                 fastest = fastest.max((value - before) / dt);
-                if let Some(read) = rate.read(at(now)).get() {
+                if let Some(read) = read(&rate, at(now)).get() {
                     prop_assert!(read >= 0.0 && read <= fastest * 1.001 + 1e-6, "{read} {fastest}");
                 }
                 prop_assert!(rate.samples.len() <= MAX_SAMPLES);

@@ -110,6 +110,9 @@ pub struct RankSample {
     /// Counter: preemptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemptions: Option<f64>,
+    /// Counter: requests that were given a first token (`time_to_first_token_seconds_count`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<f64>,
     /// Counter: requests that ended by themselves (stop, length, repetition).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<f64>,

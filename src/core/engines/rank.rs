@@ -29,6 +29,7 @@ pub(super) struct Rank {
     pub(super) preemptions: CounterRate,
     pub(super) finished: CounterRate,
     ended: EndedCounters,
+    gone: Gone,
     moved: Option<Moved>,
 }
 
@@ -39,6 +40,21 @@ struct EndedCounters {
     finished: CounterRate,
     tokens: CounterRate,
     aborted: CounterRate,
+}
+
+/// Requests that ended otherwise than by themselves, of one process.
+///
+/// vLLM's own count of them leaves out those whose client went away, which are most. They were given a first token, did
+/// not finish, and do not run.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Gone {
+    /// Requests that were given a first token.
+    started: f64,
+    /// How many of them were neither finished nor there, at the last look.
+    missing: Option<f64>,
+    /// And at two in a row, at most: a gauge may be of another step than the counters beside it.
+    most: f64,
 }
 
 /// What moves while requests are worked on, and since when it has not.
@@ -73,6 +89,11 @@ impl Rank {
         (follow(&mut self.generation, tokens), self.ended.record(sample, at, first))
     }
 
+    /// Requests that were aborted since its process began, as it says or as those that are missing show.
+    pub(super) fn aborted(&mut self, sample: &RankSample) -> Option<f64> {
+        self.gone.read(sample).into_iter().chain(sample.unfinished).reduce(f64::max)
+    }
+
     /// For how long it has had requests and neither generated a token nor read a prompt; zero when all is well. A
     /// number that moves only when a request ends says nothing here, and is not asked.
     pub(super) fn stuck(&self) -> Duration {
@@ -98,6 +119,21 @@ impl Ended {
         self.finished += more.finished;
         self.tokens += more.tokens;
         self.aborted += more.aborted;
+    }
+}
+
+impl Gone {
+    fn read(&mut self, sample: &RankSample) -> Option<f64> {
+        let started = sample.started?;
+        // Of those that wait some were preempted after their first token.
+        let back = sample.preemptions?.min(sample.waiting?);
+        let missing = (started - sample.finished? - sample.running? - back).max(0.0);
+        if started < self.started {
+            *self = Self::default();
+        }
+        self.most = self.most.max(missing.min(self.missing.unwrap_or(missing)));
+        (self.started, self.missing) = (started, Some(missing));
+        Some(self.most)
     }
 }
 

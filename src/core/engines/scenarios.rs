@@ -40,6 +40,11 @@ fn refuse(world: &mut World, second: f64, engine: &str) {
     observe(world, second, SourceId::engine(&EngineName::new(engine)), Fact::Failed { failure });
 }
 
+fn time_out(world: &mut World, second: f64, engine: &str) {
+    let failure = Failure::new(FailureKind::Timeout, "no answer within 10 s");
+    observe(world, second, SourceId::engine(&EngineName::new(engine)), Fact::Failed { failure });
+}
+
 fn scrape(world: &mut World, second: f64, engine: &str, tokens: f64, running: f64) {
     let rank = RankSample {
         generation_tokens: Some(tokens),
@@ -293,4 +298,40 @@ fn another_key_in_the_query_is_the_same_engine_live_and_in_a_replay() {
     let other = run(keys[0].clone(), elsewhere.clone());
     assert_eq!(other, run(recorded(&keys[0]), recorded(&elsewhere)));
     assert!(other.engines.iter().all(|engine| engine.models.is_empty()), "another address is another engine");
+}
+
+/// A saturated engine is late now and then, and nothing else was ever learned of it: no drift, no throughput at this number of
+/// requests, and the time was left out as a pause.
+#[test]
+fn an_engine_that_is_late_now_and_then_is_judged_as_one_that_is_not() {
+    let two =
+        ONE.replace("engines: [{name: e, ", "engines: [{name: f, url: 'http://127.0.0.1:8001/metrics'}, {name: e, ");
+    let two = two.replace("engines: [e]", "engines: [f, e]");
+    let run = |yaml: &str, late: u32| {
+        let mut world = world(yaml);
+        for step in 0..1200_u32 {
+            let second = 5.0 * f64::from(step);
+            read(&mut world, second, second);
+            for (name, place) in [("f", 1), ("e", 0)] {
+                if !yaml.contains(&format!("name: {name},")) {
+                    continue;
+                }
+                if late > 0 && step % late == place {
+                    time_out(&mut world, second, name);
+                } else {
+                    scrape(&mut world, second, name, 1000.0 * second, 50.0);
+                }
+            }
+        }
+        tick(&mut world, 6000.0).jobs.remove(0)
+    };
+    for (yaml, what) in [(ONE, "one"), (two.as_str(), "two")] {
+        let (well, late) = (run(yaml, 0), run(yaml, 5));
+        assert_eq!(late.outlook.paused_seconds, well.outlook.paused_seconds, "{what}");
+        assert_eq!(late.throughput.ratio.get().map(f64::round), Some(1.0), "{what}");
+        let (late, well) = (late.eta_seconds.get().unwrap(), well.eta_seconds.get().unwrap());
+        assert!((late.mid / well.mid - 1.0).abs() < 0.05, "{what}: {late:?} {well:?}");
+        let width = |bounds: &crate::model::Bounds| bounds.high.unwrap() - bounds.low.unwrap();
+        assert!(width(&late) < 1.5 * width(&well), "{what}: {late:?} {well:?}");
+    }
 }

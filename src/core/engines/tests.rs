@@ -51,7 +51,7 @@ fn b52_ranks_are_summed_and_b54_a_ratio_is_averaged() {
     assert_eq!(model.kv_cache_usage.get(), Some(0.4));
     assert_eq!(model.waiting.reason(), Some("the engine does not expose it"));
     assert_eq!(engine.tokens(), Some(600.0));
-    engine.failed(&Failure::new(FailureKind::Refused, "connection refused"));
+    engine.failed(&Failure::new(FailureKind::Refused, "connection refused"), at(5.0));
     let view = engine.view(at(10.0), Time::seconds).unwrap();
     assert_eq!(
         (view.state, view.models.len(), view.reason.as_deref()),
@@ -63,7 +63,7 @@ fn b52_ranks_are_summed_and_b54_a_ratio_is_averaged() {
 fn a_restart_counts_once_and_tokens_go_on() {
     let mut engine = engine();
     engine.scraped(&sample(Some(100.0), &[("0", 1_120_015.0)]), at(0.0));
-    engine.failed(&Failure::new(FailureKind::Refused, "connection refused"));
+    engine.failed(&Failure::new(FailureKind::Refused, "connection refused"), at(5.0));
     engine.scraped(&sample(Some(200.0), &[("0", 978.0)]), at(90.0));
     engine.scraped(&sample(Some(200.0), &[("0", 1478.0)]), at(95.0));
     assert_eq!((engine.restarts.count(), engine.tokens()), (1, Some(500.0)));
@@ -131,7 +131,7 @@ fn states_from_never_seen_to_a_crash_loop() {
     let mut engine = engine();
     let gone = Failure::new(FailureKind::Refused, "nobody listens there");
     for second in (0..1800).step_by(5) {
-        engine.failed(&gone);
+        engine.failed(&gone, at(f64::from(second)));
         assert_eq!(engine.state(at(f64::from(second))), EngineState::NeverSeen, "loading, however long");
     }
     let mut states = Vec::new();
@@ -139,7 +139,7 @@ fn states_from_never_seen_to_a_crash_loop() {
         engine.scraped(&sample(Some(start), &[("0", 0.0)]), at(start));
         states.push(engine.state(at(start)));
         states.push(engine.state(at(start + 400.0)));
-        engine.failed(&gone);
+        engine.failed(&gone, at(start + 405.0));
         states.push(engine.state(at(start + 410.0)));
     }
     use EngineState::{CrashLoop, Down, Restarting, Up};
@@ -206,7 +206,7 @@ fn an_engine_that_died_idle_is_told_from_one_that_died_at_work() {
         let mut engine = engine();
         engine.scraped(&of_ranks([(String::new(), rank(1.0, running, waiting))]), at(0.0));
         assert_eq!(engine.view(at(0.0), Time::seconds).unwrap().interrupted.get(), None, "while it answers");
-        engine.failed(&Failure::new(FailureKind::Refused, "nobody"));
+        engine.failed(&Failure::new(FailureKind::Refused, "nobody"), at(5.0));
         assert_eq!(engine.view(at(5.0), Time::seconds).unwrap().interrupted.get(), Some(interrupted));
     }
 }
@@ -290,4 +290,66 @@ fn who_ran_by_a_scrape_that_may_be_of_another_process_is_not_lost() {
     }
     engine.scraped(&of(30.0, 40.0), at(15.0));
     assert_eq!(engine.look(at(15.0)).map(|look| (look.running, look.lost)), Some((40.0, 100.0)));
+}
+
+/// vLLM's own count of aborted requests stays at 0 when their clients go away (its issue 31503).
+#[test]
+fn requests_that_have_begun_and_are_neither_finished_nor_there_were_aborted() {
+    // What was given a first token, finished, runs, waits, and was preempted, each with what is known to be aborted.
+    let looks = [
+        ((100.0, 70.0, 30.0, 5.0, 0.0), 0.0, "all are there"),
+        ((110.0, 75.0, 30.0, 5.0, 0.0), 0.0, "five went away, or the gauge is of a step before"),
+        ((110.0, 80.0, 30.0, 5.0, 0.0), 0.0, "it was"),
+        ((120.0, 80.0, 34.0, 5.0, 0.0), 0.0, "six are missing"),
+        ((126.0, 84.0, 35.0, 5.0, 0.0), 6.0, "at two looks in a row"),
+        ((130.0, 90.0, 30.0, 9.0, 4.0), 6.0, "four more wait again"),
+        ((134.0, 90.0, 44.0, 0.0, 4.0), 6.0, "what is gone stays gone"),
+    ];
+    let mut engine = engine();
+    let told = |(started, finished, running, waiting, preemptions): (f64, f64, f64, f64, f64)| RankSample {
+        started: Some(started),
+        finished: Some(finished),
+        unfinished: Some(0.0),
+        preemptions: Some(preemptions),
+        ..rank(1000.0 * started, running, waiting)
+    };
+    let mut second = 0.0;
+    let mut see = |sample: RankSample, start: f64| {
+        second += 5.0;
+        let sample = EngineSample { process_start: Some(start), ..of_ranks([("0".to_owned(), sample)]) };
+        engine.scraped(&sample, at(second));
+        (engine.look(at(second)).unwrap().aborted, engine.conditions().unwrap().aborted)
+    };
+    for (look, aborted, what) in looks {
+        assert_eq!(see(told(look), 1.0), (Some(aborted), Some(aborted)), "{look:?}: {what}");
+    }
+    // The next process begins at nothing; what the one before had aborted stays in the sum.
+    assert_eq!(see(told((20.0, 0.0, 18.0, 0.0, 0.0)), 38.0), (Some(6.0), Some(2.0)));
+    // What it counts itself is believed as well.
+    let counts = RankSample { unfinished: Some(5.0), ..told((20.0, 0.0, 15.0, 0.0, 0.0)) };
+    assert_eq!(see(counts, 38.0), (Some(9.0), Some(5.0)));
+    // One that does not say what has begun has only its own count.
+    let silent = RankSample { started: None, unfinished: Some(7.0), ..told((20.0, 0.0, 15.0, 0.0, 0.0)) };
+    assert_eq!(see(silent, 38.0).1, Some(7.0));
+}
+
+#[test]
+fn a_late_answer_is_no_end_and_a_long_silence_or_a_refusal_is_one() {
+    let mut engine = engine();
+    let timeout = Failure::new(FailureKind::Timeout, "no answer within 10 s");
+    engine.failed(&timeout, at(0.0));
+    assert!(!engine.is_late(), "it never answered");
+    engine.scraped(&sample(Some(1.0), &[("0", 0.0)]), at(5.0));
+    engine.failed(&timeout, at(20.0));
+    assert!(engine.is_late());
+    engine.failed(&timeout, at(66.0));
+    assert!(!engine.is_late(), "for over a minute");
+    engine.scraped(&sample(Some(1.0), &[("0", 500.0)]), at(70.0));
+    assert!(engine.broke_off());
+    engine.failed(&Failure::new(FailureKind::Refused, "nobody"), at(75.0));
+    assert!(!engine.is_late());
+    engine.scraped(&sample(Some(1.0), &[("0", 600.0)]), at(80.0));
+    assert!(!engine.broke_off());
+    engine.scraped(&sample(Some(84.0), &[("0", 10.0)]), at(85.0));
+    assert!(engine.broke_off(), "another process, and no scrape that failed");
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::OutputSize;
+use crate::estimate::eta::ByLength;
 use crate::model::job::FirstLine;
 use crate::model::snapshot::EstimateMode;
 use crate::model::{JobName, VolumeId};
@@ -421,14 +422,17 @@ fn whose_answers_were_cut_is_not_said_after_the_end() {
     let length = |nth: u32| 20.0 + 4000.0 * (f64::from(nth * 7919 % 1009) / 1009.0).powi(6);
     let mut slots: Vec<(f64, f64)> = (0..100).map(|nth| (0.0, length(nth))).collect();
     let (mut begun, mut held, mut aborted) = (100, 0.0, 0.0);
+    let (mut short, mut finished) = (0.0, 0.0);
     for step in 0..12_000 {
         for slot in &mut slots {
             (slot.0, held) = (slot.0 + 1.0, held + 1.0);
             if slot.0 >= slot.1.min(1200.0) {
                 if slot.0 < slot.1 {
-                    aborted += 1.0
+                    aborted += 1.0;
                 } else {
-                    held -= slot.0
+                    held -= slot.0;
+                    finished += 1.0;
+                    short += f64::from(u8::from(slot.0 <= 200.0));
                 }
                 (*slot, begun) = ((0.0, length(begun)), begun + 1);
             }
@@ -440,12 +444,13 @@ fn whose_answers_were_cut_is_not_said_after_the_end() {
                 waiting: 0.0,
                 finished: None,
                 finished_tokens: None,
-                aborted: Some(aborted),
+                aborted: None,
                 lost: 0.0,
-                held: Some(held),
-                by_length: None,
+                held: None,
+                by_length: Some(ByLength::new(&[(200.0, short), (2000.0, finished)], finished)),
             };
-            job.looked(look, Conditions::default(), at(1100.0 + f64::from(step) / 20.0));
+            let conditions = Conditions { held: Some(held), aborted: Some(aborted), ..Conditions::default() };
+            job.looked(look, conditions, at(1100.0 + f64::from(step) / 20.0));
         }
     }
     assert!(job.answers_cut(None).is_some());

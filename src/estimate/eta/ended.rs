@@ -4,6 +4,8 @@
 //! Separate from [`super::flight`], which knows who is in flight: here are only ages and a choice. Exact for one at a time,
 //! and right on average for many.
 
+use serde::{Deserialize, Serialize};
+
 use super::random::Random;
 
 /// Lengths that an engine tells apart; of more every other one is left out.
@@ -13,7 +15,8 @@ const MOST_BOUNDS: usize = 24;
 const MOST_MISFITS: usize = 512;
 
 /// A histogram of finished lengths as engines count it: how many were not longer than each bound.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "(Vec<(f64, f64)>, f64)", into = "(Vec<(f64, f64)>, f64)")]
 pub struct ByLength {
     bounds: [f64; MOST_BOUNDS],
     counts: [f64; MOST_BOUNDS],
@@ -22,10 +25,26 @@ pub struct ByLength {
 
 /// Answers of about one length.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Bucket {
+pub struct Bucket {
+    /// Longer than this.
     pub from: f64,
+    /// And no longer than this.
     pub to: f64,
+    /// How many.
     pub count: f64,
+}
+
+/// JSON knows no infinite bound.
+impl From<ByLength> for (Vec<(f64, f64)>, f64) {
+    fn from(ByLength { bounds, counts, count }: ByLength) -> Self {
+        (bounds.into_iter().zip(counts).filter(|(bound, _)| bound.is_finite()).collect(), count)
+    }
+}
+
+impl From<(Vec<(f64, f64)>, f64)> for ByLength {
+    fn from((buckets, count): (Vec<(f64, f64)>, f64)) -> Self {
+        Self::new(&buckets, count)
+    }
 }
 
 impl ByLength {
@@ -55,7 +74,7 @@ impl ByLength {
     }
 
     /// What came since; nothing when it began anew meanwhile.
-    pub(super) fn since(&self, before: &Self) -> Option<Vec<Bucket>> {
+    pub fn since(&self, before: &Self) -> Option<Vec<Bucket>> {
         let (mut from, mut below, mut buckets) = (0.0, 0.0, Vec::new());
         let counts = self.counts.iter().zip(&before.counts).map(|(now, before)| now - before);
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);

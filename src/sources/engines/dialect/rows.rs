@@ -80,6 +80,7 @@ pub(super) static VLLM: Table = Table {
         Row::counter(&["vllm:generation_tokens_total", "vllm:generation_tokens"], |rank| &mut rank.generation_tokens),
         Row::counter(&["vllm:prompt_tokens_total", "vllm:prompt_tokens"], |rank| &mut rank.prompt_tokens),
         Row::counter(&["vllm:num_preemptions_total", "vllm:num_preemptions"], |rank| &mut rank.preemptions),
+        Row::counter(&["vllm:time_to_first_token_seconds_count"], |rank| &mut rank.started),
         Row {
             only: Some((REASON, BY_ITSELF)),
             ..Row::counter(&["vllm:request_success_total", "vllm:request_success"], |rank| &mut rank.finished)
